@@ -161,6 +161,8 @@ class Branch:
     messages: list[BranchMessage]
     has_more: bool
     """There are earlier messages on this branch than the first one here."""
+    has_later: bool = False
+    """There are later messages on this branch than the last one here."""
 
 
 @dataclass(frozen=True, slots=True)

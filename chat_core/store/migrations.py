@@ -27,11 +27,13 @@ def m001_sessions_messages_runs(db: Database) -> None:
             last_summarized_at TEXT,
             seen_at TEXT,
             last_ended_at TEXT,
+            leaf_id INTEGER REFERENCES chat_message (id) ON DELETE SET NULL,
             created_at TEXT NOT NULL,
             last_message_at TEXT NOT NULL,
             updated_at TEXT NOT NULL
         )
         """,
+        "CREATE INDEX chat_session_leaf ON chat_session (leaf_id)",
         "CREATE INDEX chat_session_list ON chat_session (owner, status, pinned DESC, last_message_at DESC, id DESC)",
         """
         CREATE TABLE chat_message (
@@ -89,6 +91,11 @@ def m001_sessions_messages_runs(db: Database) -> None:
             UNIQUE (message_id, seq)
         )
         """,
+        # The activity lines count tools of many messages without touching their deltas.
+        """
+        CREATE INDEX chat_message_log_kind ON chat_message_log (message_id, kind, is_error)
+            WHERE kind IN ('tool_call', 'tool_result', 'todo_update')
+        """,
         """
         CREATE TABLE tool_result (
             id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -117,7 +124,8 @@ def m001_sessions_messages_runs(db: Database) -> None:
             first_seq INTEGER NOT NULL DEFAULT 1,
             stop_requested INTEGER NOT NULL DEFAULT 0,
             started_at TEXT NOT NULL,
-            ended_at TEXT
+            ended_at TEXT,
+            compacted_at TEXT
         )
         """,
         # One session has one active run, and that is the database's promise, not a check before an insert.

@@ -1,0 +1,169 @@
+"""Sessions: create, find, list, change, delete."""
+
+import sqlite3
+import uuid
+from datetime import datetime
+
+from chat_core.errors import NotFound
+from chat_core.models import Session, SessionPage, SessionRow, SessionStatus, User, utc_text, utc_time
+from chat_core.store.database import Database
+from chat_core.store.rows import SESSION_COLUMNS, session_from
+
+PREVIEW_CHARS = 140
+
+_LIST = f"""
+    SELECT {SESSION_COLUMNS}, s.seen_at, s.last_ended_at,
+           substr(CASE WHEN leaf.content <> '' THEN leaf.content ELSE above.content END, 1, {PREVIEW_CHARS}) AS preview,
+           leaf.status AS leaf_status, r.status AS run_status, r.started_at AS run_started_at,
+           (SELECT min(q.asked_at) FROM run_question q WHERE q.run_id = r.run_id AND q.status = 'WAITING') AS asked_at
+    FROM chat_session s
+    LEFT JOIN chat_message leaf ON leaf.id = s.leaf_id
+    LEFT JOIN chat_message above ON above.id = leaf.parent_id
+    LEFT JOIN run r ON r.session_id = s.id AND r.status IN ('RUNNING', 'WAITING')
+"""
+
+
+class Sessions:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def create(
+        self, user: User, *, title: str, model_id: str, skill_folder: str, runtime: str, now: datetime
+    ) -> Session:
+        """Add an empty session; a title that is given counts as the user's own."""
+        at = utc_text(now)
+        with self._database.write() as db:
+            cursor = db.execute(
+                """
+                INSERT INTO chat_session (session_uuid, owner, project, title, title_source, runtime, model_id,
+                                          skill_folder, agent_session, seen_at, created_at, last_message_at, updated_at)
+                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                """,
+                (
+                    str(uuid.uuid4()),
+                    user.key,
+                    user.project,
+                    title,
+                    "user" if title else "auto",
+                    runtime,
+                    model_id,
+                    skill_folder,
+                    uuid.uuid4().hex,
+                    at,
+                    at,
+                    at,
+                    at,
+                ),
+            )
+            row = db.execute(f"SELECT {SESSION_COLUMNS} FROM chat_session s WHERE s.id = ?", (cursor.lastrowid,))
+            return session_from(row.fetchone())
+
+    def get(self, user: User, session_uuid: str) -> Session:
+        """Raises `NotFound` also for somebody else's session."""
+        with self._database.read() as db:
+            return owned_session(db, user, session_uuid)
+
+    def row(self, user: User, session_uuid: str) -> SessionRow:
+        with self._database.read() as db:
+            found = db.execute(f"{_LIST} WHERE s.session_uuid = ? AND s.owner = ?", (session_uuid, user.key)).fetchone()
+            if found is None:
+                raise NotFound(f"there is no session {session_uuid!r}")
+            return _list_row(found)
+
+    def list_for(
+        self, user: User, *, status: SessionStatus, title_like: str, before: str | None, limit: int
+    ) -> SessionPage:
+        """Pinned first, then by newest activity. `before` is the uuid of the last row already seen."""
+        conditions = ["s.owner = ?", "s.status = ?"]
+        values: list[object] = [user.key, status]
+        if title_like:
+            conditions.append("instr(lower(s.title), lower(?)) > 0")
+            values.append(title_like)
+        with self._database.read() as db:
+            if before is not None:
+                last = owned_session(db, user, before)
+                conditions.append("(s.pinned, s.last_message_at, s.id) < (?, ?, ?)")
+                values += [int(last.pinned), utc_text(last.last_message_at), last.id]
+            rows = db.execute(
+                f"{_LIST} WHERE {' AND '.join(conditions)} "
+                "ORDER BY s.pinned DESC, s.last_message_at DESC, s.id DESC LIMIT ?",
+                (*values, limit + 1),
+            ).fetchall()
+        return SessionPage([_list_row(row) for row in rows[:limit]], has_more=len(rows) > limit)
+
+    def update(
+        self,
+        user: User,
+        session_uuid: str,
+        *,
+        title: str | None,
+        model_id: str | None,
+        skill_folder: str | None,
+        pinned: bool | None,
+        status: SessionStatus | None,
+        now: datetime,
+    ) -> Session:
+        """Change what is given and leave the rest. A title that is given is the user's own from then on."""
+        changes: dict[str, object] = {"updated_at": utc_text(now)}
+        if title is not None:
+            changes |= {"title": title, "title_source": "user"}
+        if model_id is not None:
+            changes["model_id"] = model_id
+        if skill_folder is not None:
+            changes["skill_folder"] = skill_folder
+        if pinned is not None:
+            changes["pinned"] = int(pinned)
+        if status is not None:
+            changes["status"] = status
+        with self._database.write() as db:
+            session = owned_session(db, user, session_uuid)
+            assignments = ", ".join(f"{column} = ?" for column in changes)
+            db.execute(f"UPDATE chat_session SET {assignments} WHERE id = ?", (*changes.values(), session.id))
+            return owned_session(db, user, session_uuid)
+
+    def mark_seen(self, user: User, session_uuid: str, now: datetime) -> None:
+        """Remember that the user has looked. Writes only when there is something unseen."""
+        with self._database.read() as db:
+            unseen = db.execute(
+                "SELECT 1 FROM chat_session WHERE session_uuid = ? AND owner = ? AND last_ended_at > seen_at",
+                (session_uuid, user.key),
+            ).fetchone()
+        if unseen:
+            with self._database.write() as db:
+                db.execute("UPDATE chat_session SET seen_at = ? WHERE session_uuid = ?", (utc_text(now), session_uuid))
+
+    def delete(self, user: User, session_uuid: str) -> None:
+        """Remove the session and everything below it in one transaction."""
+        with self._database.write() as db:
+            session = owned_session(db, user, session_uuid)
+            db.execute("UPDATE chat_session SET leaf_id = NULL WHERE id = ?", (session.id,))
+            db.execute("DELETE FROM chat_session WHERE id = ?", (session.id,))
+
+    def set_agent_session(self, db: sqlite3.Connection, session_id: int, agent_session: str) -> None:
+        db.execute("UPDATE chat_session SET agent_session = ? WHERE id = ?", (agent_session, session_id))
+
+
+def owned_session(db: sqlite3.Connection, user: User, session_uuid: str) -> Session:
+    """Return the user's session inside a transaction that is already open."""
+    row = db.execute(
+        f"SELECT {SESSION_COLUMNS} FROM chat_session s WHERE s.session_uuid = ? AND s.owner = ?",
+        (session_uuid, user.key),
+    ).fetchone()
+    if row is None:
+        raise NotFound(f"there is no session {session_uuid!r}")
+    return session_from(row)
+
+
+def _list_row(row: sqlite3.Row) -> SessionRow:
+    unseen = row["last_ended_at"] is not None and (row["seen_at"] or "") < row["last_ended_at"]
+    since = row["asked_at"] or row["run_started_at"]
+    ended = (
+        row["leaf_status"] if unseen and row["leaf_status"] in ("SUCCESS", "FAILED", "STOPPED", "INTERRUPTED") else None
+    )
+    return SessionRow(
+        session=session_from(row),
+        preview=" ".join((row["preview"] or "").split()),
+        run_status=row["run_status"] or ended,
+        unseen=unseen,
+        since=utc_time(since) if since else None,
+    )
