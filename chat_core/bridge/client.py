@@ -44,7 +44,7 @@ from chat_core.errors import (
 
 CONNECT_SECONDS = 5.0
 CALL_DELAYS_SECONDS = (0.2, 0.8)
-STREAM_DELAYS_SECONDS = (0.0, 0.1, 0.3, 1.0, 2.0, 5.0)
+STREAM_DELAYS_SECONDS = (0.05, 0.1, 0.3, 1.0, 2.0, 5.0)
 MAX_BLOCK_BYTES = 64 * 1024 * 1024
 JOINED_EVENTS: frozenset[str] = frozenset({"answer", "thinking"})
 """The Bridge may join neighbouring deltas into one event with the last seq of them: only these may skip numbers."""
@@ -142,13 +142,15 @@ class BridgeClient:
             try:
                 with _EventStream(self, run_id, last_seq) as stream:
                     for event in stream:
+                        if event is not None and event.seq <= last_seq:
+                            continue
+                        if event is not None and event.seq != last_seq + 1 and event.kind not in JOINED_EVENTS:
+                            raise _StreamCut(f"event {event.seq} came after event {last_seq}")
                         if lost_at is not None:
                             lost_at, failures = None, 0
                             self._tell(run_id, 0.0)
-                        if event is None or event.seq <= last_seq:
+                        if event is None:
                             continue
-                        if event.seq != last_seq + 1 and event.kind not in JOINED_EVENTS:
-                            raise _StreamCut(f"event {event.seq} came after event {last_seq}")
                         last_seq = event.seq
                         yield event
                         if event.is_terminal:
