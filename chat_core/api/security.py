@@ -32,12 +32,12 @@ _READ_METHODS = frozenset({"GET", "HEAD"})
 
 # The one inline script of Streamlit's index.html (it sets window.prerenderReady).
 INDEX_SCRIPT_HASH = "sha256-THxz9J9+wf7rhwR2YkXJoSZ13UCmYyC+3lNDv2+8ugA="
-#: Vega compiles its expressions with Function. Inline scripts, which is where foreign text could
-# become code, stay forbidden. blob: is how Streamlit loads the script of a component.
+# Inline scripts and eval, which is where foreign text could become code, stay forbidden (Streamlit lets Vega
+# interpret its expressions). blob: is how Streamlit loads the script of a component.
 PAGE_POLICY = "; ".join(
     (
         "default-src 'self'",
-        f"script-src 'self' blob: 'unsafe-eval' '{INDEX_SCRIPT_HASH}'",
+        f"script-src 'self' blob: '{INDEX_SCRIPT_HASH}'",
         "style-src 'self' 'unsafe-inline' blob:",
         "img-src 'self' data: blob:",
         "font-src 'self' data:",
