@@ -133,7 +133,7 @@ class BridgeClient:
 
         A cut, silent or damaged stream is opened again from the last event yielded. Raises `RunUnknown` when
         the Bridge does not hold the run, and `BridgeUnavailable` when nothing was heard of it for
-        `give_up_seconds`. Ends without a terminal event only when there is none after `after`, or after `close()`.
+        `give_up_seconds` (at once when its `values["permanent"]` says that waiting is in vain). Ends without a terminal event only when there is none after `after`, or after `close()`.
         """
         last_seq = after
         lost_at: float | None = None
@@ -158,8 +158,12 @@ class BridgeClient:
                 if self._has_ended(run_id, last_seq):
                     return
                 reason = "the stream ended too early"
-            except (_StreamCut, BridgeUnavailable) as cut:
+            except _StreamCut as cut:
                 reason = str(cut)
+            except BridgeUnavailable as error:
+                if error.values.get("permanent"):
+                    raise
+                reason = error.message
             if self._closing.is_set():
                 return
             now = time.monotonic()

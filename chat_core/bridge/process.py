@@ -96,7 +96,9 @@ class _WatchedBridge:
     def address(self) -> BridgeAddress:
         with self._changed:
             if self._address is None:
-                raise BridgeUnavailable(self._state.detail or "The Bridge is not ready.")
+                # Waiting for what is not installed would be in vain.
+                permanent = self._state.status == "not_installed"
+                raise BridgeUnavailable(self._state.detail or "The Bridge is not ready.", permanent=permanent)
             return self._address
 
     def wait_until_ready(self, timeout_seconds: float) -> bool:

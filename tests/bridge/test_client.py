@@ -244,6 +244,16 @@ def test_a_bridge_that_is_gone_is_given_up_after_the_given_time() -> None:
     client.close()
 
 
+def test_a_bridge_that_is_not_installed_is_not_waited_for() -> None:
+    def nowhere() -> BridgeAddress:
+        raise BridgeUnavailable("It is not installed.", permanent=True)
+
+    client = BridgeClient(nowhere, give_up_seconds=60, **FAST)
+    with pytest.raises(BridgeUnavailable, match="not installed"):
+        next(client.events("run-1"))
+    client.close()
+
+
 def test_reconnecting_is_told_while_it_lasts_and_when_it_is_over() -> None:
     told: list[tuple[str, float]] = []
     answers = [b"", b"", stream_of(ONE, TWO, THREE)]
