@@ -133,7 +133,8 @@ class BridgeClient:
 
         A cut, silent or damaged stream is opened again from the last event yielded. Raises `RunUnknown` when
         the Bridge does not hold the run, and `BridgeUnavailable` when nothing was heard of it for
-        `give_up_seconds` (at once when its `values["permanent"]` says that waiting is in vain). Ends without a terminal event only when there is none after `after`, or after `close()`.
+        `give_up_seconds`, or at once when the address says that waiting is in vain (`values["permanent"]`).
+        Ends without a terminal event only when there is none after `after`, or after `close()`.
         """
         last_seq = after
         lost_at: float | None = None

@@ -462,6 +462,8 @@ def _pid_exists(pid: int) -> bool:
         return False
     except PermissionError:
         return True
+    with suppress(OSError):  # where nobody reaps it, as in some containers, a dead process stays as a zombie
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
     return True
 
 
