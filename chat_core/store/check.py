@@ -22,7 +22,8 @@ _FINDINGS = {
     """,
     "gap in the log": """
         SELECT message_id FROM (
-            SELECT message_id, seq, lag(COALESCE(seq_to, seq), 1, 0) OVER (PARTITION BY message_id ORDER BY seq) AS prior
+            SELECT message_id, seq,
+                   lag(COALESCE(seq_to, seq), 1, 0) OVER (PARTITION BY message_id ORDER BY seq) AS prior
             FROM chat_message_log) AS numbered
         WHERE seq <= prior OR (seq <> prior + 1 AND NOT EXISTS (
             SELECT 1 FROM run WHERE run.message_id = numbered.message_id AND compacted_at IS NOT NULL))

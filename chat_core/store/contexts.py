@@ -21,6 +21,14 @@ def put(db: sqlite3.Connection, message_id: int, context: TurnContext) -> None:
     )
 
 
+def put_after(db: sqlite3.Connection, message_id: int, context: TurnContext) -> None:
+    """Store what a run added: after what a stopped or interrupted run of the same message had left."""
+    kept = get_many(db, [message_id]).get(message_id)
+    if kept is not None and kept.runtime == context.runtime and not context.base:
+        context = TurnContext(context.runtime, kept.messages + context.messages, kept.base)
+    put(db, message_id, context)
+
+
 def get_many(db: sqlite3.Connection, message_ids: Sequence[int]) -> dict[int, TurnContext]:
     """The contexts that exist for these messages."""
     rows = db.execute(

@@ -5,6 +5,7 @@ is active; the session remembers the leaf that the active children lead to, so t
 a long session as in a short one.
 """
 
+import json
 import sqlite3
 import uuid
 from collections.abc import Iterable, Sequence
@@ -97,13 +98,6 @@ class Messages:
         end = leaf_below(db, session.id, start, max_depth=limit // 2)
         return end, leaf_below(db, session.id, end, max_depth=1) != end
 
-    def path(self, db: sqlite3.Connection, message_id: int) -> list[Message]:
-        """All messages from the first one down to `message_id`."""
-        return list(reversed(path_above(db, message_id, NO_LIMIT)))
-
-    def system_children(self, db: sqlite3.Connection, parent_ids: Sequence[int]) -> dict[int, list[Message]]:
-        return system_children(db, parent_ids)
-
     def versions(self, user: User, message_uuid: str) -> list[Message]:
         """The message and its siblings by `branch_order`; a SYSTEM message has no versions."""
         with self._database.read() as db:
@@ -118,6 +112,18 @@ class Messages:
                 (message.session_id, message.parent_id or 0),
             )
             return [message_from(row) for row in rows]
+
+    def ids_of(self, session_id: int, message_uuids: Sequence[str]) -> dict[str, int]:
+        """Row ids by public id, for those that are messages of this session."""
+        with self._database.read() as db:
+            rows = db.execute(
+                """
+                SELECT message_uuid, id FROM chat_message
+                WHERE session_id = ? AND message_uuid IN (SELECT value FROM json_each(?))
+                """,
+                (session_id, json.dumps(list(message_uuids))),
+            )
+            return {row["message_uuid"]: row["id"] for row in rows}
 
     def tree(self, user: User, session_uuid: str) -> list[Message]:
         """Every message of the session, oldest first."""

@@ -138,8 +138,7 @@ class Runs:
         self._refuse_when_busy(db, user, session, new)
         db.execute(
             """
-            UPDATE chat_message SET status = 'RUNNING', run_id = ?, error = NULL, completed_at = NULL, content = ''
-            WHERE id = ?
+            UPDATE chat_message SET status = 'RUNNING', run_id = ?, error = NULL, completed_at = NULL WHERE id = ?
             """,
             (new.run_id, message.id),
         )
@@ -467,11 +466,15 @@ def _end(db: sqlite3.Connection, session_id: int, lease: Lease, end: End, at: st
     insert_entries(db, lease.message_id, [NewEntry(END_KIND[end.status], end.text, meta=meta)], at)
     db.execute(
         """
-        UPDATE chat_message SET content = ?, status = ?, usage_json = ?, error = ?, completed_at = ?,
+        UPDATE chat_message SET content = CASE WHEN content <> '' AND ? <> '' THEN content || char(10, 10) || ?
+                                               ELSE content || ? END,
+                                status = ?, usage_json = ?, error = ?, completed_at = ?,
                                 model_id = CASE WHEN ? <> '' THEN ? ELSE model_id END
         WHERE id = ?
         """,
         (
+            end.text,
+            end.text,
             end.text,
             end.status,
             dump(end.usage) if end.usage else None,
@@ -483,7 +486,7 @@ def _end(db: sqlite3.Connection, session_id: int, lease: Lease, end: End, at: st
         ),
     )
     if end.context is not None:
-        contexts.put(db, lease.message_id, end.context)
+        contexts.put_after(db, lease.message_id, end.context)
     db.execute(
         "UPDATE run SET status = ?, ended_at = ?, lease_until = NULL WHERE run_id = ?", (end.status, at, lease.run_id)
     )

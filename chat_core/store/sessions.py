@@ -142,6 +142,19 @@ class Sessions:
     def set_agent_session(self, db: sqlite3.Connection, session_id: int, agent_session: str) -> None:
         db.execute("UPDATE chat_session SET agent_session = ? WHERE id = ?", (agent_session, session_id))
 
+    def remember_choices(
+        self, db: sqlite3.Connection, session: Session, model_id: str | None, skill_folder: str | None
+    ) -> Session:
+        """Keep what the composer chose for the next message of this session."""
+        model_id = session.model_id if model_id is None else model_id
+        skill_folder = session.skill_folder if skill_folder is None else skill_folder
+        if (model_id, skill_folder) == (session.model_id, session.skill_folder):
+            return session
+        db.execute(
+            "UPDATE chat_session SET model_id = ?, skill_folder = ? WHERE id = ?", (model_id, skill_folder, session.id)
+        )
+        return session_by_id(db, session.id)
+
 
 def owned_session(db: sqlite3.Connection, user: User, session_uuid: str) -> Session:
     """Return the user's session inside a transaction that is already open."""
@@ -151,6 +164,13 @@ def owned_session(db: sqlite3.Connection, user: User, session_uuid: str) -> Sess
     ).fetchone()
     if row is None:
         raise NotFound(f"there is no session {session_uuid!r}")
+    return session_from(row)
+
+
+def session_by_id(db: sqlite3.Connection, session_id: int) -> Session:
+    row = db.execute(f"SELECT {SESSION_COLUMNS} FROM chat_session s WHERE s.id = ?", (session_id,)).fetchone()
+    if row is None:
+        raise NotFound(f"there is no session with id {session_id}")
     return session_from(row)
 
 

@@ -1,0 +1,167 @@
+"""The shared background threads: one for each run at work, and one that keeps their leases alive."""
+
+import contextlib
+import logging
+import threading
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+
+from chat_core.bridge.protocol import RunHost, RunRequest
+from chat_core.errors import BridgeUnavailable, LeaseLost, ParleyError, RunUnknown
+from chat_core.event_bus import EventBus
+from chat_core.log_writer import LogWriter
+from chat_core.models import ErrorNote, Question, Run
+from chat_core.runner import Runner
+from chat_core.store.runs import Lease
+from chat_core.store.store import Store
+
+LEASE_SECONDS = 60.0
+BEAT_SECONDS = 5.0
+
+_log = logging.getLogger("parley.run_pool")
+
+
+class RunPool:
+    """Works on runs in background threads. `owner` names this process in the leases."""
+
+    def __init__(
+        self,
+        store: Store,
+        writer: LogWriter,
+        bus: EventBus,
+        host: RunHost,
+        clock: Callable[[], datetime],
+        max_active_runs: int,
+    ) -> None:
+        self.owner = uuid.uuid4().hex
+        self._store = store
+        self._writer = writer
+        self._bus = bus
+        self._host = host
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._runners: dict[str, Runner] = {}
+        self._closing = threading.Event()
+        self._threads = ThreadPoolExecutor(max_workers=max_active_runs, thread_name_prefix="run")
+        self._beat_thread = threading.Thread(target=self._beat, name="lease-beat", daemon=True)
+        self._beat_thread.start()
+
+    def lease_until(self) -> datetime:
+        return self._clock() + timedelta(seconds=LEASE_SECONDS)
+
+    def start(self, run: Run, runtime: str, first_text: str, request: Callable[[], RunRequest]) -> None:
+        """Work on a run that was just begun. `request` is called in the run's thread, because it reads the branch."""
+        runner = self._add(run, runtime, first_text)
+        self._spawn(run, lambda: runner.work(request()))
+
+    def resume(self, run: Run, runtime: str, first_text: str) -> None:
+        """Follow a run of an earlier process that this one has taken over."""
+        runner = self._add(run, runtime, first_text)
+        if run.stop_requested:
+            runner.stop_requested.set()
+            self._spawn_stop(run.run_id)
+        log = self._store.runs.entries(run, 0, 1_000_000_000)
+        self._spawn(run, lambda: runner.resume(run.bridge_seq, log))
+
+    def interrupt(self, run: Run, runtime: str, note: ErrorNote) -> None:
+        """End a run of an earlier process that cannot be followed any more."""
+        runner = self._add(run, runtime, "")
+        log = self._store.runs.entries(run, 0, 1_000_000_000)
+        self._spawn(run, lambda: runner.interrupt(log, note))
+
+    def stop(self, run_id: str) -> None:
+        """Interrupt the agent. When it cannot be reached, the run ends here as STOPPED and says so."""
+        runner = self._runners.get(run_id)
+        if runner is not None:
+            runner.stop_requested.set()
+        try:
+            self._host.stop(run_id)
+        except RunUnknown:
+            _log.info("run %s is not known to its host (yet)", run_id)
+        except BridgeUnavailable as away:
+            if runner is not None and runner.was_started:
+                note = ErrorNote("stopped_unreached", f"Stopped here; the agent could not be told. {away.message}")
+                with contextlib.suppress(LeaseLost):
+                    runner.abandon(note)
+
+    def deliver(self, question: Question) -> bool:
+        """Hand a recorded answer to the agent; False when it could not be reached and will be tried again."""
+        try:
+            self._host.answer(question.run_id, question.question_id, question.answer or "")
+        except BridgeUnavailable as away:
+            _log.warning("an answer waits to be delivered: %s", away.message)
+            return False
+        except ParleyError as error:
+            # The run has ended meanwhile or was answered there already: nothing is left to deliver.
+            _log.info("an answer found nobody waiting: %s", error.message)
+        self._store.questions.mark_delivered(question.question_id)
+        return True
+
+    def reconnecting(self, run_id: str, seconds: float) -> None:
+        """The host's client tells how long a run's events could not be read."""
+        runner = self._runners.get(run_id)
+        if runner is not None:
+            runner.reconnecting(seconds)
+
+    @property
+    def active(self) -> int:
+        return len(self._runners)
+
+    def close(self) -> None:
+        """Let go of every run without ending it: the Bridge works on, and the next start rejoins."""
+        self._closing.set()
+        with self._lock:
+            for runner in self._runners.values():
+                runner.closing.set()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def join(self, timeout_seconds: float) -> None:
+        """Wait until the run threads have let go; call it after the host has been closed."""
+        waiter = threading.Thread(target=self._threads.shutdown, kwargs={"wait": True}, daemon=True)
+        waiter.start()
+        waiter.join(timeout_seconds)
+
+    # -- threads -------------------------------------------------------------------------------------------------
+
+    def _add(self, run: Run, runtime: str, first_text: str) -> Runner:
+        lease = Lease(run.run_id, run.message_id, run.lease_owner, run.fence)
+        runner = Runner(self._host, self._writer, lease, runtime, first_text)
+        with self._lock:
+            self._runners[run.run_id] = runner
+        return runner
+
+    def _spawn(self, run: Run, work: Callable[[], None]) -> None:
+        def job() -> None:
+            try:
+                work()
+            except Exception:
+                _log.exception("the worker of run %s failed", run.run_id)
+            finally:
+                with self._lock:
+                    runner = self._runners.pop(run.run_id, None)
+                if runner is not None:
+                    self._writer.forget(runner.lease)
+                self._bus.publish(run.run_id)
+
+        self._threads.submit(job)
+
+    def _spawn_stop(self, run_id: str) -> None:
+        threading.Thread(target=self.stop, args=(run_id,), name="run-stop", daemon=True).start()
+
+    def _beat(self) -> None:
+        while not self._closing.wait(BEAT_SECONDS):
+            try:
+                if self._runners:
+                    self._store.runs.renew(self.owner, self.lease_until())
+                    self._deliver_what_waits()
+            except ParleyError as error:
+                _log.warning("the leases were not renewed: %s", error.message)
+            except Exception:
+                _log.exception("the beat of the leases failed")
+
+    def _deliver_what_waits(self) -> None:
+        for run_id in list(self._runners):
+            for question in self._store.questions.undelivered(run_id):
+                self.deliver(question)

@@ -1,0 +1,674 @@
+"""The workbench: the one door through which pages and API act on sessions, messages and runs."""
+
+import sys
+import threading
+import time
+import types
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from chat_core.bridge.client import BridgeClient
+from chat_core.bridge.process import Bridge, BridgeState, bridge_for
+from chat_core.bridge.protocol import MemoryText, ModelChoice, RunHost, RunRequest, SkillChoice
+from chat_core.config import Settings
+from chat_core.context import partial_turn, turns_above
+from chat_core.errors import (
+    BridgeUnavailable,
+    Conflict,
+    InvalidInput,
+    NotFound,
+    ParleyError,
+    StoreUnavailable,
+    TooLarge,
+)
+from chat_core.event_bus import EventBus
+from chat_core.log_writer import LogWriter
+from chat_core.models import (
+    Activity,
+    Branch,
+    LogEntry,
+    Message,
+    NewEntry,
+    Question,
+    Run,
+    RunState,
+    Session,
+    SessionPage,
+    SessionRow,
+    SessionStatus,
+    Started,
+    TurnContext,
+    User,
+    utc_text,
+)
+from chat_core.recovery import recover
+from chat_core.run_pool import RunPool
+from chat_core.store import contexts, messages
+from chat_core.store.messages import NewMessage, message_by_id, owned_message
+from chat_core.store.runs import NewRun, insert_entries, refresh_waiting
+from chat_core.store.sessions import owned_session, session_by_id
+from chat_core.store.store import Store
+from chat_core.text import storable
+
+VERSION = "0.1.0"
+MAX_MESSAGE_CHARS = 200_000
+MAX_TITLE_CHARS = 200
+MAX_ANSWER_CHARS = 20_000
+CHOICES_SECONDS = 10.0
+RECOVERY_SECONDS = 60.0
+FOLLOW_SECONDS = 5.0
+CONTINUE_TEXT = (
+    "Your work on the message above was interrupted. Continue it from exactly where it stopped, "
+    "without repeating what is already done or written."
+)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Workbench:
+    """Everything a page or a caller of the API can do. Build it with `open_workbench`.
+
+    Every method takes the acting user and refuses what is not theirs as `NotFound`. Ids are the public ones.
+    """
+
+    def __init__(self, settings: Settings, store: Store, bridge: Bridge | None, host: RunHost | None) -> None:
+        self.settings = settings
+        self.store = store
+        self._bus = EventBus()
+        self._bridge = bridge
+        self._client = BridgeClient(bridge.address, on_reconnecting=self._reconnecting) if bridge else None
+        self._host: RunHost = host or self._bridge_client()
+        self._writer = LogWriter(store, self._bus, _now)
+        self._pool = RunPool(store, self._writer, self._bus, self._host, _now, settings.max_active_runs)
+        self._choices = _Choices(self._client)
+        self._closed = threading.Event()
+
+    def start(self) -> None:
+        """Reach for the Bridge and rejoin the runs of an earlier process; returns at once."""
+        if self._bridge is not None:
+            self._bridge.start()
+        threading.Thread(target=self._recover, name="recovery", daemon=True).start()
+
+    def close(self) -> None:
+        """Let go of everything without ending a run: a Bridge with work in hand goes on, the next start rejoins."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        self._pool.close()
+        if self._client is not None:
+            self._client.close()
+        if self._bridge is not None:
+            self._bridge.stop()
+        self._pool.join(1.0)
+        self._writer.close()
+        self.store.close()
+
+    # -- sessions ------------------------------------------------------------------------------------------------
+
+    def create_session(
+        self, user: User, *, title: str = "", model_id: str = "", skill_folder: str = "", runtime: str = "hermes"
+    ) -> Session:
+        return self.store.sessions.create(
+            user,
+            title=_checked_title(title),
+            model_id=storable(model_id),
+            skill_folder=storable(skill_folder),
+            runtime=storable(runtime),
+            now=_now(),
+        )
+
+    def get_session(self, user: User, session_id: str) -> Session:
+        return self.store.sessions.get(user, session_id)
+
+    def session_row(self, user: User, session_id: str) -> SessionRow:
+        return self.store.sessions.row(user, session_id)
+
+    def list_sessions(
+        self,
+        user: User,
+        *,
+        query: str = "",
+        status: SessionStatus = "ACTIVE",
+        before: str | None = None,
+        limit: int = 30,
+    ) -> SessionPage:
+        """Pinned first, then newest activity; `before` is the id of the last session already seen."""
+        return self.store.sessions.list_for(
+            user, status=status, title_like=storable(query).strip(), before=before, limit=limit
+        )
+
+    def update_session(
+        self,
+        user: User,
+        session_id: str,
+        *,
+        title: str | None = None,
+        model_id: str | None = None,
+        skill_folder: str | None = None,
+        pinned: bool | None = None,
+        status: SessionStatus | None = None,
+    ) -> Session:
+        """Change what is given. A title becomes the user's own and is never overwritten again."""
+        return self.store.sessions.update(
+            user,
+            session_id,
+            title=None if title is None else _checked_title(title),
+            model_id=None if model_id is None else storable(model_id),
+            skill_folder=None if skill_folder is None else storable(skill_folder),
+            pinned=pinned,
+            status=status,
+            now=_now(),
+        )
+
+    def delete_session(self, user: User, session_id: str) -> None:
+        """Stop the session's run, then remove everything of the session in one transaction."""
+        session = self.store.sessions.get(user, session_id)
+        run = self.store.runs.active_in(user, session.id)
+        if run is not None:
+            with suppress(ParleyError):
+                self.stop(user, run.run_id)
+        self.store.sessions.delete(user, session_id)
+        with suppress(ParleyError):
+            self._host.forget(session.agent_session)
+
+    def mark_seen(self, user: User, session_id: str) -> None:
+        """Remember that the user has looked at the session: its unseen dot goes."""
+        self.store.sessions.mark_seen(user, session_id, _now())
+
+    def has_activity(self, user: User) -> bool:
+        """Whether any run of the user is at work or waits."""
+        return self.store.runs.count_active(user) > 0
+
+    def reset(self, user: User, session_id: str) -> Message:
+        """Put a marker after the last message; later runs get only what follows it. The history stays."""
+        with self.store.database.write() as db:
+            session = owned_session(db, user, session_id)
+            leaf = messages.leaf_of(db, session.id)
+            if leaf is None:
+                raise InvalidInput("There is nothing to forget yet: the session has no messages.")
+            if self._active_in(db, session) is not None:
+                raise Conflict("A run is at work in this session. Wait for it or stop it, then reset.")
+            marker = messages.append(db, session.id, leaf, NewMessage("SYSTEM", "", "RESET"), utc_text(_now()))
+            self.store.sessions.set_agent_session(db, session.id, uuid.uuid4().hex)
+        with suppress(ParleyError):
+            self._host.forget(session.agent_session)
+        return marker
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def branch(
+        self, user: User, session_id: str, *, before: str | None = None, limit: int = 80, message: str | None = None
+    ) -> Branch:
+        """Return a window of the active branch, or of the branch that holds `message` (nothing stored changes)."""
+        return self.store.messages.branch(user, session_id, before=before, limit=limit, message_uuid=message)
+
+    def message(self, user: User, message_id: str) -> Message:
+        return self.store.messages.get(user, message_id)
+
+    def versions(self, user: User, message_id: str) -> list[Message]:
+        return self.store.messages.versions(user, message_id)
+
+    def tree(self, user: User, session_id: str) -> list[Message]:
+        return self.store.messages.tree(user, session_id)
+
+    def log(self, user: User, message_id: str) -> list[LogEntry]:
+        """The full record of a message, in order."""
+        return self.store.runs.log(self.store.messages.get(user, message_id).id)
+
+    def activities(self, user: User, session_id: str, message_ids: Sequence[str]) -> dict[str, Activity]:
+        """What the activity lines of these messages show, by message id."""
+        session = self.store.sessions.get(user, session_id)
+        ids = self.store.messages.ids_of(session.id, message_ids)
+        found = self.store.runs.activities(list(ids.values()))
+        return {message_uuid: found[row_id] for message_uuid, row_id in ids.items()}
+
+    def tool_result(self, user: User, result_ref: str) -> str:
+        return self.store.runs.tool_result(user, result_ref)
+
+    # -- acting --------------------------------------------------------------------------------------------------
+
+    def ask(
+        self,
+        user: User,
+        session_id: str,
+        text: str,
+        *,
+        model_id: str | None = None,
+        skill_folder: str | None = None,
+        max_iterations: int | None = None,
+        parent: str | None = None,
+    ) -> Started:
+        """Append the user's message after the active branch (or after `parent`) and start a run for it.
+
+        Refused as a whole (`SessionBusy`, `LimitReached`): then nothing is stored and the caller keeps the text.
+        """
+        content = _checked_text(text)
+        with self.store.database.write() as db:
+            session = owned_session(db, user, session_id)
+            above = messages.leaf_of(db, session.id) if parent is None else _answer_above(db, user, session, parent)
+            asked = messages.append(db, session.id, above, NewMessage("USER", content, "SENT"), utc_text(_now()))
+            begun = self._begin(db, user, session, asked, model_id, skill_folder, max_iterations)
+        return self._launch(begun)
+
+    def run_message(
+        self,
+        user: User,
+        message_id: str,
+        *,
+        model_id: str | None = None,
+        skill_folder: str | None = None,
+        max_iterations: int | None = None,
+    ) -> Started:
+        """Start a run for a USER message, for instance one that was edited."""
+        with self.store.database.write() as db:
+            asked = owned_message(db, user, message_id)
+            if asked.role != "USER":
+                raise InvalidInput("Only a message of the user can be run.")
+            session = session_by_id(db, asked.session_id)
+            begun = self._begin(db, user, session, asked, model_id, skill_folder, max_iterations)
+        return self._launch(begun)
+
+    def regenerate(
+        self, user: User, message_id: str, *, model_id: str | None = None, skill_folder: str | None = None
+    ) -> Started:
+        """Answer the same question again in a new version; the old one stays, inactive.
+
+        A model or skill holds for this answer only; without one the session's choice is used.
+        """
+        with self.store.database.write() as db:
+            old = owned_message(db, user, message_id)
+            if old.role != "ASSISTANT" or old.parent_id is None:
+                raise InvalidInput("Only an answer can be regenerated.")
+            session = session_by_id(db, old.session_id)
+            session = replace(
+                session,
+                model_id=session.model_id if model_id is None else storable(model_id),
+                skill_folder=session.skill_folder if skill_folder is None else storable(skill_folder),
+            )
+            asked = message_by_id(db, old.parent_id)
+            begun = self._begin(db, user, session, asked, None, None, None)
+        return self._launch(begun)
+
+    def edit(self, user: User, message_id: str, content: str) -> Message:
+        """Add a new version of a USER message and make it active; no run is started yet."""
+        text = _checked_text(content)
+        with self.store.database.write() as db:
+            return self._edit(db, user, message_id, text)
+
+    def edit_and_run(
+        self,
+        user: User,
+        message_id: str,
+        content: str,
+        *,
+        model_id: str | None = None,
+        skill_folder: str | None = None,
+        max_iterations: int | None = None,
+    ) -> Started:
+        """Add a new version of a USER message and start a run for it, together or not at all."""
+        text = _checked_text(content)
+        with self.store.database.write() as db:
+            asked = self._edit(db, user, message_id, text)
+            session = session_by_id(db, asked.session_id)
+            begun = self._begin(db, user, session, asked, model_id, skill_folder, max_iterations)
+        return self._launch(begun)
+
+    def continue_run(self, user: User, message_id: str) -> Started:
+        """Let the agent go on in a STOPPED or INTERRUPTED message, from the turn that was kept."""
+        with self.store.database.write() as db:
+            answer = owned_message(db, user, message_id)
+            if answer.status not in ("STOPPED", "INTERRUPTED") or answer.parent_id is None:
+                raise Conflict("Only a stopped or interrupted answer can be continued.")
+            session = session_by_id(db, answer.session_id)
+            asked = message_by_id(db, answer.parent_id)
+            kept = partial_turn(db, asked, answer, session.runtime)
+            contexts.put(db, answer.id, TurnContext(session.runtime, kept, _is_base(db, answer.id)))
+            new = self._new_run(answer.model_id, answer.skill_folder, {"continued": True})
+            run = self.store.runs.begin_again(db, user, session, answer, new)
+            answer = message_by_id(db, answer.id)
+        return self._launch(_Begun(run, session, asked, answer, CONTINUE_TEXT, None))
+
+    def activate(self, user: User, message_id: str) -> None:
+        """Show this version at its fork; all other forks keep what they show."""
+        self.store.messages.activate(user, message_id)
+
+    def stop(self, user: User, run_id: str) -> None:
+        """Interrupt the run; harmless twice and after its end. What was done so far is kept."""
+        run = self.store.runs.request_stop(user, run_id)
+        if run.is_active:
+            self._pool.stop(run_id)
+
+    def answer(self, user: User, run_id: str, question_id: str, answer: str) -> Question:
+        """Answer a question of the agent: the first answer wins and is delivered even over a restart.
+
+        Raises `AlreadyAnswered` (another answer was first), `QuestionClosed` (its run has ended), `NotFound`.
+        """
+        text = storable(answer)
+        if len(text) > MAX_ANSWER_CHARS:
+            raise TooLarge(f"The answer is longer than {MAX_ANSWER_CHARS} characters.", limit=MAX_ANSWER_CHARS)
+        run = self.store.runs.get(user, run_id)
+        with self.store.database.write() as db:
+            asked = self.store.questions.get(db, run_id, question_id)
+            _check_answer(asked, text)
+            question, first = self.store.questions.record_answer(db, user, run_id, question_id, text, _now())
+            if first:
+                kind: Literal["clarify_answer", "approval_decision"] = (
+                    "clarify_answer" if question.kind == "clarify" else "approval_decision"
+                )
+                meta = {"question_id": question_id, "answered_by": user.key}
+                insert_entries(db, run.message_id, [NewEntry(kind, text, meta=meta)], utc_text(_now()))
+                refresh_waiting(db, run_id)
+        if first:
+            self._bus.publish(run_id)
+        if not question.delivered:
+            self._pool.deliver(question)
+        return question
+
+    # -- runs ----------------------------------------------------------------------------------------------------
+
+    def run_state(self, user: User, run_id: str) -> RunState:
+        return self._state(self.store.runs.get(user, run_id))
+
+    def active_run(self, user: User, session_id: str) -> RunState | None:
+        """The session's run that is at work or waits, if there is one."""
+        session = self.store.sessions.get(user, session_id)
+        run = self.store.runs.active_in(user, session.id)
+        return None if run is None else self._state(run)
+
+    def entries(self, user: User, run_id: str, after: int = 0, limit: int = 500) -> list[LogEntry]:
+        """The run's own log entries after `after`, in order."""
+        return self.store.runs.entries(self.store.runs.get(user, run_id), after, limit)
+
+    def questions(self, user: User, run_id: str) -> list[Question]:
+        return self.store.questions.list_for(self.store.runs.get(user, run_id).run_id)
+
+    def first_seq(self, user: User, run_id: str) -> int:
+        """The seq of the run's first log entry (a continued message holds several runs)."""
+        return self.store.runs.get(user, run_id).first_seq
+
+    def follow(self, user: User, run_id: str, after: int = 0) -> Iterator[LogEntry]:
+        """Yield the run's entries after `after`, oldest first, until the run has ended or the workbench closes.
+
+        Safe to leave and call again with the last seq seen: that is how every reader works.
+        """
+        run = self.store.runs.get(user, run_id)
+        with self._bus.watch(run_id) as watch:
+            while not self._closed.is_set():
+                entries = self.store.runs.entries(run, after, 500)
+                for entry in entries:
+                    after = entry.seq_to or entry.seq
+                    yield entry
+                    if entry.is_terminal:
+                        return
+                if not entries and not watch.wait(FOLLOW_SECONDS):
+                    # Deleted meanwhile: nothing will ever come.
+                    self.store.runs.get(user, run_id)
+
+    def subscribe(self, run_id: str, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` from any thread after each commit of the run's entries, until the result is called."""
+        return self._bus.subscribe(run_id, wake)
+
+    # -- the Bridge ----------------------------------------------------------------------------------------------
+
+    def models(self, user: User) -> list[ModelChoice]:
+        """What can be chosen; the last known list while the Bridge is away."""
+        return self._choices.models()
+
+    def skills(self, user: User) -> list[SkillChoice]:
+        return self._choices.skills()
+
+    def memory(self, user: User, which: Literal["memory", "user"]) -> MemoryText:
+        return self._bridge_client().memory(which)
+
+    def write_memory(self, user: User, which: Literal["memory", "user"], text: str) -> MemoryText:
+        return self._bridge_client().write_memory(which, storable(text))
+
+    def bridge_state(self) -> BridgeState:
+        return self._bridge.state() if self._bridge is not None else BridgeState("ready")
+
+    def trouble(self) -> str | None:
+        """A plain sentence while the log cannot be stored (disk full, database locked), else None."""
+        return self._writer.trouble
+
+    def health(self) -> dict[str, object]:
+        state = self.bridge_state()
+        well = state.status == "ready" and self.trouble() is None
+        return {
+            "status": "ok" if well else "degraded",
+            "version": VERSION,
+            "bridge": state.status,
+            "active_runs": self.store.runs.count_active(),
+        }
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _begin(
+        self,
+        db: Any,
+        user: User,
+        session: Session,
+        asked: Message,
+        model_id: str | None,
+        skill_folder: str | None,
+        max_iterations: int | None,
+    ) -> "_Begun":
+        session = self.store.sessions.remember_choices(db, session, model_id, skill_folder)
+        new = self._new_run(session.model_id, session.skill_folder, {"max_iterations": max_iterations})
+        run, answer = self.store.runs.begin(db, user, session, asked, new)
+        return _Begun(run, session, asked, answer, asked.content, max_iterations)
+
+    def _new_run(self, model_id: str, skill_folder: str, request: dict[str, Any]) -> NewRun:
+        return NewRun(
+            run_id=str(uuid.uuid4()),
+            model_id=model_id,
+            skill_folder=skill_folder,
+            lease_owner=self._pool.owner,
+            lease_until=self._pool.lease_until(),
+            now=_now(),
+            request=request,
+            max_active_runs=self.settings.max_active_runs,
+            max_runs_per_user=self.settings.max_runs_per_user,
+        )
+
+    def _launch(self, begun: "_Begun") -> Started:
+        run, session = begun.run, begun.session
+
+        def request() -> RunRequest:
+            continued = run.first_seq > 1
+            with self.store.database.read() as db:
+                above = begun.answer.id if continued else begun.asked.parent_id
+                turns = turns_above(db, above, session.runtime)
+            return RunRequest(
+                run_id=run.run_id,
+                agent_session=session.agent_session,
+                runtime=session.runtime,
+                model=begun.answer.model_id,
+                skill_folder=begun.answer.skill_folder,
+                message=begun.text,
+                contexts=turns,
+                max_iterations=begun.max_iterations,
+            )
+
+        with self.store.database.read() as db:
+            first_text = self.store.messages.first_user_text(db, session.id)
+        self._pool.start(run, session.runtime, first_text, request)
+        return Started(run.run_id, begun.answer.uuid, begun.asked.uuid)
+
+    def _edit(self, db: Any, user: User, message_id: str, text: str) -> Message:
+        old = owned_message(db, user, message_id)
+        if old.role != "USER":
+            raise InvalidInput("Only a message of the user can be edited.")
+        session = session_by_id(db, old.session_id)
+        if self._active_in(db, session) is not None:
+            raise Conflict("A run is at work in this session. Wait for it or stop it, then edit; your text is kept.")
+        return messages.append(db, old.session_id, old.parent_id, NewMessage("USER", text, "SENT"), utc_text(_now()))
+
+    def _active_in(self, db: Any, session: Session) -> object | None:
+        found: object | None = db.execute(
+            "SELECT 1 FROM run WHERE session_id = ? AND status IN ('RUNNING', 'WAITING')", (session.id,)
+        ).fetchone()
+        return found
+
+    def _state(self, run: Run) -> RunState:
+        session_uuid, message_uuid = self.store.runs.names(run)
+        question = self.store.questions.open_in(run.run_id)
+        last_seq = self.store.runs.last_seq(run.message_id)
+        return RunState(run.run_id, session_uuid, message_uuid, run.status, run.stop_requested, last_seq, question)
+
+    def _bridge_client(self) -> BridgeClient:
+        if self._client is None:
+            raise BridgeUnavailable("This workbench has no Bridge.")
+        return self._client
+
+    def _reconnecting(self, run_id: str, seconds: float) -> None:
+        self._pool.reconnecting(run_id, seconds)
+
+    def _recover(self) -> None:
+        def runtime_of(run: Run) -> tuple[str, str]:
+            with self.store.database.read() as db:
+                return session_by_id(db, run.session_id).runtime, self.store.messages.first_user_text(
+                    db, run.session_id
+                )
+
+        def wait_until_ready() -> None:
+            if self._bridge is not None:
+                self._bridge.wait_until_ready(RECOVERY_SECONDS)
+
+        with suppress(StoreUnavailable, NotFound):
+            recover(self.store, self._pool, self._host, runtime_of, wait_until_ready)
+
+
+class _Begun:
+    """A run that is stored and not yet launched."""
+
+    def __init__(
+        self, run: Run, session: Session, asked: Message, answer: Message, text: str, max_iterations: int | None
+    ) -> None:
+        self.run = run
+        self.session = session
+        self.asked = asked
+        self.answer = answer
+        self.text = text
+        self.max_iterations = max_iterations
+
+
+class _Choices:
+    """The Bridge's models and skills, asked at most every 10 s; a page never waits for a Bridge that is away."""
+
+    def __init__(self, client: BridgeClient | None) -> None:
+        self._client = client
+        self._lock = threading.Lock()
+        self._asked_at = -CHOICES_SECONDS
+        self._models: list[ModelChoice] = []
+        self._skills: list[SkillChoice] = []
+
+    def models(self) -> list[ModelChoice]:
+        self._refresh()
+        return self._models
+
+    def skills(self) -> list[SkillChoice]:
+        self._refresh()
+        return self._skills
+
+    def _refresh(self) -> None:
+        with self._lock:
+            fresh = time.monotonic() - self._asked_at < CHOICES_SECONDS and self._models
+            if self._client is None or fresh:
+                return
+            try:
+                self._models, self._skills = self._client.models(), self._client.skills()
+                self._asked_at = time.monotonic()
+            except ParleyError:
+                return
+
+
+def open_workbench(settings: Settings, host: RunHost | None = None) -> Workbench:
+    """Open the data folder and start working. `host` replaces the Bridge (tests).
+
+    Raises `StoreUnavailable` with a plain sentence when the data folder cannot be used.
+    """
+    store = Store.open(settings.database_file)
+    try:
+        workbench = Workbench(settings, store, None if host is not None else bridge_for(settings), host)
+    except BaseException:
+        store.close()
+        raise
+    workbench.start()
+    return workbench
+
+
+# Streamlit may import modules anew when a file changes; what lives in a module without a file is never dropped.
+_PROCESS = "_parley_process"
+
+
+def _process_module() -> types.ModuleType:
+    return sys.modules.setdefault(_PROCESS, types.ModuleType(_PROCESS))
+
+
+def open_process_workbench(settings: Settings) -> Workbench:
+    """Open the one workbench of this process, or return it when it is open already."""
+    module = _process_module()
+    with module.__dict__.setdefault("lock", threading.RLock()):
+        workbench = module.__dict__.get("workbench")
+        if workbench is None:
+            workbench = module.__dict__["workbench"] = open_workbench(settings)
+        return workbench
+
+
+def set_process_workbench(workbench: Workbench | None) -> None:
+    """Put a workbench in the process's place, or clear it."""
+    _process_module().__dict__["workbench"] = workbench
+
+
+def process_workbench() -> Workbench:
+    """Return the workbench of this process. Raises `StoreUnavailable` when it is not open."""
+    workbench = _process_module().__dict__.get("workbench")
+    if workbench is None:
+        raise StoreUnavailable("Parley is not started: start it with `make run` or `streamlit run app.py`.")
+    return workbench  # type: ignore[no-any-return]
+
+
+def _checked_text(text: str) -> str:
+    content = storable(text)
+    if not content.strip():
+        raise InvalidInput("The message is empty. Write something first.")
+    if len(content) > MAX_MESSAGE_CHARS:
+        raise TooLarge(
+            f"The message has {len(content):,} characters; at most {MAX_MESSAGE_CHARS:,} can be sent.",
+            limit=MAX_MESSAGE_CHARS,
+        )
+    return content
+
+
+def _checked_title(title: str) -> str:
+    line = " ".join(storable(title).split())
+    if len(line) > MAX_TITLE_CHARS:
+        raise InvalidInput(f"The title has {len(line)} characters; at most {MAX_TITLE_CHARS} are kept.")
+    return line
+
+
+def _check_answer(asked: Question, answer: str) -> None:
+    if not answer.strip():
+        raise InvalidInput("The answer is empty. Choose or write one.")
+    if asked.kind == "approval" and asked.choices and answer.split(":", 1)[0] not in asked.choices:
+        raise InvalidInput(f"The answer {answer!r} is not one of {', '.join(asked.choices)}.")
+
+
+def _answer_above(db: Any, user: User, session: Session, parent: str) -> int:
+    message = owned_message(db, user, parent)
+    if message.session_id != session.id:
+        raise NotFound(f"there is no message {parent!r} in session {session.uuid!r}")
+    if message.role != "ASSISTANT":
+        raise InvalidInput("A new message follows an answer; to run a message of the user, send no text.")
+    return message.id
+
+
+def _is_base(db: Any, message_id: int) -> bool:
+    context = contexts.get_many(db, [message_id]).get(message_id)
+    return context is not None and context.base
