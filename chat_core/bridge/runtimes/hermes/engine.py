@@ -1,0 +1,85 @@
+"""The one place that imports hermes-agent, and the parts of it the runtime works with.
+
+hermes-agent reads `HERMES_HOME` and its configuration while it is imported, and the import takes a second; so it
+is imported late, by `load_engine`, and everything else gets the `Engine`.
+"""
+
+import logging
+import os
+from collections.abc import Iterable, MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from chat_core.bridge.settings import BridgeSettings
+
+_LOCAL_SILENCE_SECONDS = 300.0
+_DROPPED = ("HERMES_", "OPENAI_", "OPENROUTER_", "PARLEY_")
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """hermes-agent, imported. Foreign code without types: `Any` ends at the callers of these."""
+
+    agent_class: Any
+    approval: Any
+    session_context: Any
+    terminal: Any
+    files: Any
+    todo: Any
+    memory: Any
+    skills: Any
+    skill_commands: Any
+
+
+def prepare_environment(
+    settings: BridgeSettings, secret_names: Iterable[str] = (), environ: MutableMapping[str, str] = os.environ
+) -> None:
+    """Make the process environment what hermes-agent should see, before it is imported.
+
+    Inherited switches (such as one that approves every command) and secrets of ours go: what stays is passed on
+    to the agent's shell. Commands that reach hermes-agent's guard outside of a bound session are refused.
+    """
+    for name in {name for name in environ if name.startswith(_DROPPED)} | set(secret_names):
+        environ.pop(name, None)
+    environ["HERMES_HOME"] = str(settings.hermes_home)
+    environ["HERMES_EXEC_ASK"] = "1"
+    environ["HERMES_STREAM_STALE_TIMEOUT"] = f"{settings.model_timeout_seconds:g}"
+    # hermes-agent takes exactly 180 for "not set" and then looks for the value for servers in the local network.
+    local = max(settings.model_timeout_seconds, _LOCAL_SILENCE_SECONDS)
+    environ["HERMES_LOCAL_STREAM_STALE_TIMEOUT"] = f"{local:g}"
+
+
+def load_engine() -> Engine:
+    """Import hermes-agent. Takes a second, and holds the interpreter while it does."""
+    import agent.skill_commands
+    import gateway.session_context
+    import run_agent
+    import tools.approval
+    import tools.file_tools
+    import tools.memory_tool
+    import tools.skills_tool
+    import tools.terminal_tool
+    import tools.todo_tool
+
+    for name in ("HERMES_YOLO_MODE", "HERMES_CRON_SESSION", "HERMES_INTERACTIVE"):
+        os.environ.pop(name, None)  # a .env file in the home may have set it
+    logging.getLogger("parley").propagate = False  # hermes-agent sends the root logger's records to files of its own
+    return Engine(
+        agent_class=run_agent.AIAgent,
+        approval=tools.approval,
+        session_context=gateway.session_context,
+        terminal=tools.terminal_tool,
+        files=tools.file_tools,
+        todo=tools.todo_tool,
+        memory=tools.memory_tool,
+        skills=tools.skills_tool,
+        skill_commands=agent.skill_commands,
+    )
+
+
+def working_folder(settings: BridgeSettings, agent_session: str) -> Path:
+    """Return the folder the session's commands and files live in, made if needed."""
+    folder = settings.data_dir / "work" / agent_session
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder
