@@ -28,6 +28,8 @@ STEADY_SECONDS = 60.0
 READY_SECONDS = 60.0
 MUTE_SECONDS = 60.0
 STOP_SECONDS = 2.8
+WRONG_SETTING = 2
+"""The exit code of a Bridge that refuses its settings; its last line says which one and why."""
 ADOPT_TRIES = 3
 LOG_BYTES = 10 * 1024 * 1024
 _LOOK_SECONDS = 0.25
@@ -357,11 +359,15 @@ class BridgeProcess(_WatchedBridge):
         _write_private(self.record_file, json.dumps(record))
 
     def _fingerprint(self, token: str) -> str:
-        """Tell settings apart without revealing them: what a Bridge was started with, keyed by its token."""
+        """Tell settings and versions apart without revealing them: what a Bridge was started with, keyed by its token."""
         started_with = self._bridge_settings() | {
             name: value for name, value in self._environment.items() if name.startswith("OPENAI_")
         }
-        text = json.dumps([sorted(started_with.items()), *self._arguments, str(self._python)])
+        code = [
+            f"{file.relative_to(self._project_folder)} {file.stat().st_size} {file.stat().st_mtime_ns}"
+            for file in sorted((self._project_folder / "chat_core" / "bridge").rglob("*.py"))
+        ]
+        text = json.dumps([sorted(started_with.items()), *self._arguments, str(self._python), *code])
         return hmac.new(token.encode(), text.encode(), hashlib.sha256).hexdigest()
 
     # Starting and ending
@@ -401,6 +407,8 @@ class BridgeProcess(_WatchedBridge):
         deadline = self._clock() + self._ready_seconds
         while not self._stopping.wait(0.05):
             code = process.poll()
+            if code == WRONG_SETTING:
+                raise BridgeUnavailable(f"The Bridge could not be started: {_last_line(self.log_file)}")
             if code is not None:
                 raise BridgeUnavailable(f"The Bridge could not be started (exit code {code}). See {self.log_file}.")
             with suppress(OSError, ValueError, KeyError, TypeError):
@@ -465,6 +473,13 @@ def _pid_exists(pid: int) -> bool:
     with suppress(OSError):  # where nobody reaps it, as in some containers, a dead process stays as a zombie
         return ") Z " not in Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
     return True
+
+
+def _last_line(file: Path) -> str:
+    with file.open("rb") as log:
+        log.seek(max(file.stat().st_size - 2000, 0))
+        lines = log.read().decode("utf-8", "replace").strip().splitlines()
+    return lines[-1][:500] if lines else ""
 
 
 def _private(path: str, flags: int) -> int:

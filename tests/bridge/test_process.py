@@ -155,6 +155,12 @@ def test_a_bridge_that_cannot_start_is_tried_again_and_its_log_is_named(start: S
     assert "bridge.log" in bridge.state().detail
 
 
+def test_a_setting_the_bridge_refuses_is_told_in_its_own_words(start: Start) -> None:
+    bridge = start(environment={"TEST_EXIT_CODE": "2"})
+    wait_until(lambda: bridge.state().status == "down")
+    assert "could not be started: the Bridge of the test starts" in bridge.state().detail
+
+
 def test_a_bridge_that_stays_silent_is_replaced(start: Start) -> None:
     bridge = start(mute_seconds=0.1, heartbeat_seconds=0.1)
     assert bridge.wait_until_ready(10)
