@@ -193,7 +193,7 @@ class Workbench:
             if leaf is None:
                 raise InvalidInput("There is nothing to forget yet: the session has no messages.")
             if self._active_in(db, session) is not None:
-                raise Conflict("A run is at work in this session. Wait for it or stop it, then reset.")
+                raise SessionBusy("A run is at work in this session. Wait for it or stop it, then reset.")
             marker = messages.append(db, session.id, leaf, NewMessage("SYSTEM", "", "RESET"), utc_text(_now()))
             self.store.sessions.set_agent_session(db, session.id, uuid.uuid4().hex)
         with suppress(ParleyError):
@@ -506,7 +506,7 @@ class Workbench:
             raise InvalidInput("Only a message of the user can be edited.")
         session = session_by_id(db, old.session_id)
         if self._active_in(db, session) is not None:
-            raise Conflict("A run is at work in this session. Wait for it or stop it, then edit; your text is kept.")
+            raise SessionBusy("A run is at work in this session. Wait for it or stop it, then edit; your text is kept.")
         return messages.append(db, old.session_id, old.parent_id, NewMessage("USER", text, "SENT"), utc_text(_now()))
 
     def _active_in(self, db: Any, session: Session) -> object | None:

@@ -511,7 +511,7 @@ def activities(database: Database, message_ids: Sequence[int]) -> dict[int, Acti
                 """
                 SELECT message_id, sum(kind = 'tool_call') AS calls, sum(kind = 'tool_result' AND is_error) AS errors
                 FROM chat_message_log INDEXED BY chat_message_log_kind
-                WHERE message_id IN (SELECT value FROM json_each(?)) AND kind IN ('tool_call', 'tool_result')
+                WHERE message_id IN (SELECT value FROM json_each(?)) AND kind IN ('tool_call', 'tool_result', 'todo_update')
                 GROUP BY message_id
                 """,
                 (ids,),
@@ -522,7 +522,8 @@ def activities(database: Database, message_ids: Sequence[int]) -> dict[int, Acti
             for row in db.execute(
                 """
                 SELECT message_id, content, max(seq) FROM chat_message_log INDEXED BY chat_message_log_kind
-                WHERE message_id IN (SELECT value FROM json_each(?)) AND kind = 'todo_update' GROUP BY message_id
+                WHERE message_id IN (SELECT value FROM json_each(?)) AND kind IN ('tool_call', 'tool_result', 'todo_update')
+                AND kind = 'todo_update' GROUP BY message_id
                 """,
                 (ids,),
             )
