@@ -160,6 +160,7 @@ def main() -> int:
     known_secrets = [settings.token, tour_key]
     redaction = Redaction(known_secrets)
     _set_up_logging(settings, redaction)
+    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  (hermes-agent prints what it should not)
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     try:
         listening = _listen(settings)
@@ -250,8 +251,13 @@ def _set_up_logging(settings: BridgeSettings, redaction: Redaction) -> None:
     for name in ("parley", "uvicorn"):
         logger = logging.getLogger(name)
         logger.handlers[:] = [handler]
-        logger.propagate = False  # hermes-agent sends the root logger's records to files of its own
+        logger.propagate = False
         logger.setLevel(settings.log_level if name == "parley" else "WARNING")
+    others = logging.StreamHandler(sys.stderr)
+    others.setFormatter(handler.formatter)
+    others.addFilter(redaction)
+    others.setLevel("WARNING" if settings.log_level == "DEBUG" else "ERROR")
+    logging.getLogger().handlers[:] = [others]
 
 
 def _version() -> str:

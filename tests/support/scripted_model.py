@@ -464,7 +464,8 @@ class _Handler(BaseHTTPRequestHandler):
         request = model.record(json.loads(raw or b"{}"), dict(self.headers.items()))
         answer = model.answer_for(request)
         if isinstance(answer, Refusal):
-            error = {"message": answer.message, "type": "invalid_request_error", "code": answer.code or None}
+            kind = "invalid_request_error" if answer.status < 500 else "server_error"
+            error = {"message": answer.message, "type": kind, "code": answer.code or None}
             self._send_json(answer.status, {"error": error}, answer.headers)
             return
         try:

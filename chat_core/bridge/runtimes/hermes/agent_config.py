@@ -64,6 +64,7 @@ class AgentConfig:
             "memory": {"nudge_interval": 0},
             "skills": {"creation_nudge_interval": 0},
             "approvals": {"mode": "manual", "timeout": 86400},
+            "logging": {"level": "WARNING"},
             "security": {"tirith_enabled": False, "allow_lazy_installs": False},
             "platform_hints": {"webui": {"replace": _HINT}},
         }

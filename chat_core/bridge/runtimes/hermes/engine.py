@@ -4,7 +4,7 @@ hermes-agent reads `HERMES_HOME` and its configuration while it is imported, and
 is imported late, by `load_engine`, and everything else gets the `Engine`.
 """
 
-import logging
+import importlib
 import os
 from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
@@ -64,7 +64,8 @@ def load_engine() -> Engine:
 
     for name in ("HERMES_YOLO_MODE", "HERMES_CRON_SESSION", "HERMES_INTERACTIVE"):
         os.environ.pop(name, None)  # a .env file in the home may have set it
-    logging.getLogger("parley").propagate = False  # hermes-agent sends the root logger's records to files of its own
+    # Its own log files would hold what tools were called with; its errors reach our log, redacted, through the root.
+    vars(importlib.import_module("hermes_logging"))["_add_rotating_handler"] = _no_log_file
     return Engine(
         agent_class=run_agent.AIAgent,
         approval=tools.approval,
@@ -76,6 +77,10 @@ def load_engine() -> Engine:
         skills=tools.skills_tool,
         skill_commands=agent.skill_commands,
     )
+
+
+def _no_log_file(*_args: Any, **_options: Any) -> None:
+    """Stand in for hermes-agent's function that opens a log file."""
 
 
 def working_folder(settings: BridgeSettings, agent_session: str) -> Path:

@@ -28,6 +28,8 @@ def failure_of(result: Mapping[str, Any], endpoint: Endpoint, timed_out: bool) -
     name = endpoint.label
     if timed_out:
         return "model_timeout", f"{name} accepted the request but stayed silent. Try again, or choose another model."
+    if exit_reason.startswith("max_iterations") and str(result.get("final_response") or "").startswith("⚠️ No reply"):
+        return "agent_failed", "The agent used up its steps before it came to an answer. Ask it to continue."
     if exit_reason.startswith(_NO_ANSWER) or str(result.get("final_response") or "").startswith("⚠️ No reply"):
         return "model_no_answer", f"{name} gave only empty answers. Try again, or choose another model."
     if not (result.get("failed") or (result.get("partial") and error)):

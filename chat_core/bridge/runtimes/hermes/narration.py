@@ -14,6 +14,8 @@ from typing import Any, Literal
 from chat_core.bridge.protocol import RunControl
 
 _STALLED = "⚠ Stream stalled mid tool-call"
+_DROPPED = "⚠ Connection dropped mid tool-call"
+"""Remarks of hermes-agent inside the answer text. After a drop the model says everything again."""
 _SILENCE = ("⚠️ No response from provider for", "⚠️ No first byte from provider")
 _WAIT_MARKS = ("⏳", "⚠")
 _SUBAGENT = "subagent."
@@ -116,8 +118,10 @@ class Narrator:
         if text is None:
             self._break()
             return
-        if text.lstrip().startswith(_STALLED):
+        if text.lstrip().startswith((_STALLED, _DROPPED)):
             self.status(text, "warning")
+            if _DROPPED in text:
+                self._break()
             return
         if not self._text:
             text = text.lstrip("\n")  # hermes-agent puts an empty line before the text after tools
@@ -138,7 +142,7 @@ class Narrator:
     # --- status ---
 
     def _on_wait(self, text: str) -> None:
-        if text.startswith(_WAIT_MARKS):  # the rest is a spinner
+        if text.startswith(_WAIT_MARKS) and not text.endswith("reconnecting..."):  # a spinner, or told by the retry
             self.status(text, "warning" if text.startswith("⚠") else "info")
 
     def _on_retry(self, message: str) -> None:

@@ -22,7 +22,12 @@ from chat_core.errors import NotFound
 TOUR_TOOLSETS = ("todo", "memory", "skills", "clarify", "terminal")
 MAX_SILENCES = 2
 _INTERRUPT_AGAIN_SECONDS = 0.5
-_STALLED_NOTE = re.compile(r"\s*⚠ Stream stalled mid tool-call \([^)]*\); the action was not executed\.[^\n]*")
+_NOTES = re.compile(
+    r"\s*⚠ Stream stalled mid tool-call \([^)]*\); the action was not executed\. Ask me to retry if you want to continue\."
+    r"|\s*⚠ Connection dropped mid tool-call; reconnecting…"
+    r"|\s*⚠️ No reply: [^\n]*\Z"
+)
+"""Remarks of hermes-agent in its final text; each was told as a status."""
 _TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 
 _log = logging.getLogger("parley.bridge.hermes")
@@ -166,6 +171,7 @@ class HermesRuntime:
             tool_delay=0,
         )
         agent.suppress_status_output = True
+        agent._dump_api_request_debug = _no_dump
         return agent
 
     def _toolsets(self, endpoint: Endpoint) -> list[str]:
@@ -293,7 +299,7 @@ def _final_text(result: Mapping[str, Any], narrator: Narrator) -> str:
     text = result.get("final_response")
     if result.get("interrupted") or not isinstance(text, str) or not text.strip():
         return narrator.text
-    return _STALLED_NOTE.sub("", text).strip()
+    return _NOTES.sub("", text).strip()
 
 
 def _token_counts(agent: Any) -> dict[str, int]:
@@ -314,6 +320,10 @@ def _usage(agent: Any, endpoint: Endpoint, before: dict[str, int]) -> dict[str, 
     if window:
         usage["context_window"] = int(window)
     return usage
+
+
+def _no_dump(*_args: Any, **_options: Any) -> None:
+    """Stand in for hermes-agent's habit of writing whole failed requests into its home."""
 
 
 def _release(agent: Any) -> None:
