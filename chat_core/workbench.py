@@ -22,6 +22,7 @@ from chat_core.errors import (
     InvalidInput,
     NotFound,
     ParleyError,
+    SessionBusy,
     StoreUnavailable,
     TooLarge,
 )
