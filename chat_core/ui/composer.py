@@ -1,7 +1,7 @@
 """The composer: the box where people write, with model and skill, and *Send* or *Stop*.
 
-Drawn by `assets/composer.js`. Drafts live in the viewer's browser, one for each session, and are forgotten only when the
-page confirms that it took the text (`accepted`).
+Drawn by `assets/composer.js`. Drafts live in the viewer's browser, one for each session, and are forgotten only when
+the page confirms that it took the text (`accepted`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -70,9 +70,9 @@ def composer(
 ) -> None:
     """Show the box for `session_id` (empty: a new chat); keep `key` the same for all sessions.
 
-    `on_send` is called when somebody sends; it gets the text by `sent_value(key)` and must see to it that this script run
-    passes the nonce back as `accepted` or `refused`. `texts` are those under `composer.`. `run` is the active run: while
-    there is one, *Stop* stands in the place of *Send*.
+    `on_send` is called when somebody sends; it gets the text by `sent_value(key)` and must see to it that this script
+    run passes the nonce back as `accepted` or `refused`. `texts` are those under `composer.`. `run` is the active run:
+    while there is one, *Stop* stands in the place of *Send*.
     """
     component("composer")(
         key=key,
@@ -115,9 +115,10 @@ def sent_value(key: str = "composer") -> Sent | None:
     if not isinstance(value, dict):
         return None
     fields = [value.get(name) for name in ("nonce", "session", "text", "model", "skill")]
-    if not all(isinstance(field, str) for field in fields):
+    texts = [field for field in fields if isinstance(field, str)]
+    if len(texts) != len(fields):
         return None
-    nonce, session_id, text, model_id, skill_folder = fields
+    nonce, session_id, text, model_id, skill_folder = texts
     return Sent(nonce=nonce, session_id=session_id, text=text, model_id=model_id, skill_folder=skill_folder)
 
 

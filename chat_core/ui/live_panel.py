@@ -1,8 +1,8 @@
 """The live panel of a run, and the folded record of a finished message.
 
-Both are drawn by `assets/panel.js` from the run's entries. The live panel reads the run's event stream itself, so it moves
-without any script run; the page hears of it only when the run has ended (`finished`) or when the stream cannot be
-opened (`offline`).
+Both are drawn by `assets/panel.js` from the run's entries. The live panel reads the run's event stream itself, so it
+moves without any script run; the page hears of it only when the run has ended (`finished`) or when the stream cannot
+be opened (`offline`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,10 +29,10 @@ def live_panel(
 ) -> None:
     """Show a run as it works, in the place where its message will stand.
 
-    `texts` are those under `panel.`; `base` is the path our routes stand under. Keep `key` the same between reruns: the
-    panel then stays as it is. `on_finished` is called in the script run that follows the end of the run, `on_offline` when
-    the stream could not be opened for five seconds. With `fallback` the page draws the run by other means: the panel
-    only keeps trying, unseen, and `on_online` is called when it has the stream again.
+    `texts` are those under `panel.`; `base` is the path our routes stand under. Keep `key` the same between reruns:
+    the panel then stays as it is. `on_finished` is called in the script run that follows the end of the run,
+    `on_offline` when the stream could not be opened for five seconds. With `fallback` the page draws the run by other
+    means: the panel only keeps trying, unseen, and `on_online` is called when it has the stream again.
     """
     component("panel")(
         key=key or f"live_{run.run_id}",

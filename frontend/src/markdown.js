@@ -70,6 +70,7 @@ export function renderMarkdown(text, t) {
     ALLOW_DATA_ATTR: false,
     ALLOW_ARIA_ATTR: false,
     ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i,
+    ADD_URI_SAFE_ATTR: ["start", "align", "type", "checked", "disabled"],
     RETURN_DOM_FRAGMENT: true,
   });
   for (const table of fragment.querySelectorAll("table")) {

@@ -213,8 +213,8 @@ class LivePanel {
       this.todoArea.classList.add("open");
       this.todoList.update(this.model.todos);
     }
-    this.#drawHistory(false);
     this.#drawQuestions();
+    this.#drawHistory(false);
     this.answer.set(this.model.answer);
     if (this.model.end) this.answer.finish();
     else this.answer.paint();
@@ -335,7 +335,7 @@ class LivePanel {
       if (row.node.parentNode !== this.currentTools) this.currentTools.append(row.node);
       row.update(this.#now);
     }
-    const past = items.filter((item) => item.type !== "thinking" && !running.has(item) && !(item.type === "question" && item.state === "open"));
+    const past = items.filter((item) => item.type !== "thinking" && !running.has(item) && !(item.type === "question" && this.cards.has(item.questionId)));
     for (const row of this.rows.values()) if (!(row instanceof ToolRow)) row.update(this.#now);
     if (!force && past.length === this.pastDrawn && !past.some((item) => this.rows.get(item.id)?.node.parentNode === this.currentTools)) return;
     this.pastDrawn = past.length;
@@ -361,21 +361,21 @@ class LivePanel {
     this.toolArea.classList.toggle("filled", past.length > 0 || running.size > 0);
   }
 
+  /** A card stands for a question that waits, or that ended in a way worth telling; an answered one moves to the history. */
   #drawQuestions() {
-    let last = null;
     for (const question of this.model.questions.values()) {
       let card = this.cards.get(question.questionId);
-      if (!card && (question.state === "open" || (question.state === "closed" && this.model.end))) {
-        card = new QuestionCard(question, this.context, (id, answer) => this.#answer(id, answer));
+      const needed = question.state !== "answered" || question.elsewhere;
+      if (!card && needed && (question.state === "open" || this.model.end)) {
+        card = new QuestionCard(question, this.context, (id, answer) => this.#answer(id, answer), () => this.#schedule());
         this.cards.set(question.questionId, card);
         this.questionArea.append(card.node);
       }
       card?.update(this.model.end);
-      if (card) last = card;
-    }
-    // An answered card has said what was answered; the next thing that happens takes its place in the history.
-    for (const card of this.cards.values()) {
-      if (card.item.state === "answered" && (card !== last || this.model.lastSeq > (card.settledSeq ??= this.model.lastSeq)) && !card.item.elsewhere) card.node.remove();
+      if (card && !needed) {
+        card.node.remove();
+        this.cards.delete(question.questionId);
+      }
     }
   }
 
@@ -386,7 +386,6 @@ class LivePanel {
       body: JSON.stringify({ question_id: questionId, answer }),
       credentials: "same-origin",
     });
-    this.#schedule();
     if (response.ok) return { ok: true };
     const error = await readError(response);
     if (response.status === 409) {

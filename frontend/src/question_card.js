@@ -26,10 +26,11 @@ const kept = {
 
 export class QuestionCard {
   /** `post(questionId, answer)` resolves to `{ok}` or `{conflict: true, answer, closed}`; it rejects when nothing was decided. */
-  constructor(item, context, post) {
+  constructor(item, context, post, settled) {
     this.item = item;
     this.t = context.t;
     this.post = post;
+    this.settled = settled;
     this.sending = false;
     const { t } = this;
     this.buttons = [];
@@ -108,6 +109,7 @@ export class QuestionCard {
       }
       setText(this.note, "");
       this.update();
+      this.settled();
     } catch (error) {
       if (this.item.state === "open") {
         setText(this.note, this.t(error.refused ? "question.refused" : "question.not_sent", { reason: error.refused ?? "" }));
