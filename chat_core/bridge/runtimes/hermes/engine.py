@@ -66,6 +66,8 @@ def load_engine() -> Engine:
         os.environ.pop(name, None)  # a .env file in the home may have set it
     # Its own log files would hold what tools were called with; its errors reach our log, redacted, through the root.
     vars(importlib.import_module("hermes_logging"))["_add_rotating_handler"] = _no_log_file
+    _hasten(importlib.import_module("agent.think_scrubber").StreamingThinkScrubber)
+    _hasten(importlib.import_module("agent.memory_manager").StreamingContextScrubber)
     return Engine(
         agent_class=run_agent.AIAgent,
         approval=tools.approval,
@@ -77,6 +79,15 @@ def load_engine() -> Engine:
         skills=tools.skills_tool,
         skill_commands=agent.skill_commands,
     )
+
+
+def _hasten(scrubber: Any) -> None:
+    """Let a scrubber of streamed text look for the beginning of a tag only where one can be.
+
+    It searches every delta, letter by letter: a seventh of the processor time of a fast stream.
+    """
+    search = scrubber._max_partial_suffix
+    scrubber._max_partial_suffix = staticmethod(lambda text, tags: search(text, tags) if "<" in text else 0)
 
 
 def _no_log_file(*_args: Any, **_options: Any) -> None:

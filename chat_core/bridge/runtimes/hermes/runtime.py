@@ -23,7 +23,8 @@ TOUR_TOOLSETS = ("todo", "memory", "skills", "clarify", "terminal")
 MAX_SILENCES = 2
 _INTERRUPT_AGAIN_SECONDS = 0.5
 _NOTES = re.compile(
-    r"\s*⚠ Stream stalled mid tool-call \([^)]*\); the action was not executed\. Ask me to retry if you want to continue\."
+    r"\s*⚠ Stream stalled mid tool-call \([^)]*\); the action was not executed\."
+    r" Ask me to retry if you want to continue\."
     r"|\s*⚠ Connection dropped mid tool-call; reconnecting…"
     r"|\s*⚠️ No reply: [^\n]*\Z"
 )
