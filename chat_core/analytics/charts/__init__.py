@@ -1,0 +1,1 @@
+"""One file for each chart: what it counts, as one table."""
