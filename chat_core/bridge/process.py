@@ -359,7 +359,7 @@ class BridgeProcess(_WatchedBridge):
         _write_private(self.record_file, json.dumps(record))
 
     def _fingerprint(self, token: str) -> str:
-        """Tell settings and versions apart without revealing them: what a Bridge was started with, keyed by its token."""
+        """Tell settings and versions apart without revealing them; keyed by the token of the Bridge."""
         started_with = self._bridge_settings() | {
             name: value for name, value in self._environment.items() if name.startswith("OPENAI_")
         }
