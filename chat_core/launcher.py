@@ -94,7 +94,13 @@ class Environment:
 
 def main(arguments: Sequence[str]) -> int:
     command, *rest = arguments or ["run"]
-    commands = {"run": _run_app, "test": _run_tests, "check": _run_checks, "module": _run_module}
+    commands = {
+        "run": _run_app,
+        "install": _install_for_tests,
+        "test": _run_tests,
+        "check": _run_checks,
+        "module": _run_module,
+    }
     if command not in commands:
         print("Use one of: " + ", ".join(commands), file=sys.stderr)
         return 2
@@ -118,10 +124,16 @@ def _run_app(arguments: Sequence[str]) -> int:
     os.execv(python, [python, "-m", "chat_core.serve", *arguments])
 
 
-def _run_tests(arguments: Sequence[str]) -> int:
+def _install_for_tests(arguments: Sequence[str]) -> int:
     python = _install([APP_AND_TESTS, AGENT], steps=3)
     with _step("[3/3] Browser for the tests"):
         find_or_install_chromium(python)
+    return 0
+
+
+def _run_tests(arguments: Sequence[str]) -> int:
+    _install_for_tests([])
+    python = str(PROJECT_FOLDER / APP_AND_TESTS[1] / "bin" / "python")
     os.execv(python, [python, "-m", "pytest", *arguments])
 
 

@@ -145,4 +145,4 @@ def test_an_unknown_command_lists_the_known_ones() -> None:
     command = [sys.executable, "-m", "chat_core.launcher", "fly"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
     assert done.returncode == 2
-    assert "run, test, check" in done.stderr
+    assert "run, install, test, check" in done.stderr
