@@ -88,6 +88,10 @@ class PathCalls:
         self._get_workbench = get_workbench
         self._limiter = limiter
 
+    @property
+    def methods(self) -> list[str]:
+        return sorted(self._endpoints)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         try:
@@ -102,7 +106,7 @@ class PathCalls:
         method = "GET" if request.method == "HEAD" else request.method
         endpoint = self._endpoints.get(method)
         if endpoint is None:
-            return method_refused(request.method, sorted(self._endpoints))
+            return method_refused(request.method, self.methods)
         arguments: dict[str, Any] = {}
         if endpoint.query_model is not None:
             arguments["query"] = _validated(endpoint.query_model, dict(request.query_params))

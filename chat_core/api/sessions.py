@@ -79,7 +79,8 @@ def reset_session(call: Call, body: ResetOptions) -> MarkerCreated:
 
 def mark_session_seen(call: Call) -> None:
     """Note that somebody has looked at the session."""
-    call.workbench.mark_seen(call.user, call.ids["session_id"])
+    session = call.workbench.get_session(call.user, call.ids["session_id"])
+    call.workbench.mark_seen(call.user, session.uuid)
 
 
 def list_messages(call: Call, query: MessageQuery) -> MessageWindow:
