@@ -4,13 +4,11 @@ import asyncio
 import json
 import logging
 import os
-import re
 import secrets
 import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import metadata
@@ -18,11 +16,13 @@ from pathlib import Path
 
 import uvicorn
 
+from chat_core.bridge.lifeline import Lifeline
 from chat_core.bridge.memory import read_memory, write_memory
 from chat_core.bridge.model_catalog import ModelCatalog
 from chat_core.bridge.model_servers import tour
 from chat_core.bridge.model_servers.local_model import LocalModel
 from chat_core.bridge.protocol import MemoryText, ModelChoice, SkillChoice
+from chat_core.bridge.redaction import Redaction
 from chat_core.bridge.run_host import LocalRunHost
 from chat_core.bridge.runtimes.hermes import HermesRuntime
 from chat_core.bridge.runtimes.hermes.engine import Engine, prepare_environment
@@ -31,8 +31,6 @@ from chat_core.bridge.settings import BridgeSettings, read_settings
 from chat_core.bridge.skills import list_skills, sync_skills
 from chat_core.errors import BridgeUnavailable, SettingsError
 
-SILENCE_SECONDS = 15.0
-"""An embedded Bridge without a run ends when the app has not been heard for so long."""
 CLOSING_SECONDS = 1.0
 _EXIT_WRONG_SETTING = 2
 _EXIT_CANNOT_LISTEN = 3
@@ -72,56 +70,6 @@ class BridgeChoices:
             return self._runtime.engine()
         except Exception as error:
             raise BridgeUnavailable(f"hermes-agent is not available: {type(error).__name__}") from None
-
-
-class Redaction(logging.Filter):
-    """Takes keys and tokens out of every record, also out of arguments and tracebacks."""
-
-    _patterns = re.compile(
-        r"(Bearer\s+|api[_-]?key[\"'=:\s]+)\S+|\b(?:sk|xai|gsk|ghp)[-_][A-Za-z0-9_\-]{8,}", re.IGNORECASE
-    )
-
-    def __init__(self, known: list[str]) -> None:
-        super().__init__()
-        self._known: list[Callable[[], list[str]]] = [lambda: known]
-
-    def also(self, more: Callable[[], list[str]]) -> None:
-        self._known.append(more)
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        text = record.getMessage()
-        if record.exc_info and not record.exc_text:
-            record.exc_text = logging.Formatter().formatException(record.exc_info)
-        record.msg, record.args = self._clean(text), None
-        if record.exc_text:
-            record.exc_text = self._clean(record.exc_text)
-        return True
-
-    def _clean(self, text: str) -> str:
-        for secret in [secret for known in self._known for secret in known()]:
-            if len(secret) >= 4:
-                text = text.replace(secret, "[secret]")
-        return self._patterns.sub("[secret]", text)
-
-
-class Lifeline:
-    """Ends an embedded Bridge that nobody needs any more."""
-
-    def __init__(self, grace_seconds: float | None, active_runs: Callable[[], int]) -> None:
-        self._grace_seconds = grace_seconds
-        self._active_runs = active_runs
-        self._last_contact = time.monotonic()
-
-    def contacted(self) -> None:
-        self._last_contact = time.monotonic()
-
-    def is_over(self) -> bool:
-        if self._grace_seconds is None:
-            return False
-        silence = time.monotonic() - self._last_contact
-        if self._active_runs():
-            return silence > max(self._grace_seconds, SILENCE_SECONDS)
-        return silence > SILENCE_SECONDS
 
 
 class BridgeServer(uvicorn.Server):  # type: ignore[misc]

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from chat_core.bridge.settings import BridgeSettings
 
 _LOCAL_SILENCE_SECONDS = 300.0
@@ -68,6 +70,7 @@ def load_engine() -> Engine:
     vars(importlib.import_module("hermes_logging"))["_add_rotating_handler"] = _no_log_file
     _hasten(importlib.import_module("agent.think_scrubber").StreamingThinkScrubber)
     _hasten(importlib.import_module("agent.memory_manager").StreamingContextScrubber)
+    _ask_only_ollama(importlib.import_module("agent.agent_init"))
     return Engine(
         agent_class=run_agent.AIAgent,
         approval=tools.approval,
@@ -88,6 +91,24 @@ def _hasten(scrubber: Any) -> None:
     """
     search = scrubber._max_partial_suffix
     scrubber._max_partial_suffix = staticmethod(lambda text, tags: search(text, tags) if "<" in text else 0)
+
+
+def _ask_only_ollama(agent_init: Any) -> None:
+    """Let a new agent ask a server for Ollama's context size only if it says that it is Ollama.
+
+    hermes-agent finds out with ten requests of two seconds each, which a silent server makes it wait for.
+    """
+    ask = agent_init.query_ollama_num_ctx
+
+    def ask_if_ollama(model: str, base_url: str, api_key: str = "") -> Any:
+        address = base_url.rstrip("/").removesuffix("/v1") + "/api/version"
+        try:
+            is_ollama = "version" in httpx.get(address, timeout=1.0).json()
+        except (httpx.HTTPError, ValueError, TypeError):
+            return None
+        return ask(model, base_url, api_key=api_key) if is_ollama else None
+
+    agent_init.query_ollama_num_ctx = ask_if_ollama
 
 
 def _no_log_file(*_args: Any, **_options: Any) -> None:
