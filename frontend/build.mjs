@@ -1,5 +1,6 @@
 // Bundles each component into one ES module in chat_core/ui/assets and writes the licences beside them.
-import { readFile, writeFile, mkdir } from "node:fs/promises";
+import { createHash } from "node:crypto";
+import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { build } from "esbuild";
 
 const assets = new URL("../chat_core/ui/assets/", import.meta.url);
@@ -16,7 +17,14 @@ const cssText = {
   },
 };
 
+// The built files name the sources they were made from: a test notices when somebody forgets to build.
+const sources = createHash("sha256");
+for (const name of (await readdir(new URL("src/", import.meta.url))).sort()) {
+  sources.update(await readFile(new URL(`src/${name}`, import.meta.url)));
+}
+
 await build({
+  banner: { js: `/* Built from frontend/src, sources ${sources.digest("hex").slice(0, 16)}. Licences: LICENSES.txt */` },
   entryPoints: ["src/panel.js", "src/composer.js"],
   outdir: assets.pathname,
   bundle: true,

@@ -2,6 +2,9 @@
 
 const ENDS = { run_finished: "SUCCESS", run_failed: "FAILED", run_stopped: "STOPPED", run_interrupted: "INTERRUPTED" };
 
+// Agents like to open their remarks with a pictograph; our own marks and words say it already.
+const LEADING_PICTURES = /^(?:[\p{Extended_Pictographic}\ufe0f\u200d]+\s*)+/u;
+
 /** Bring an event of the stream or a stored log entry into one shape. */
 export function normalise(raw, event = "") {
   const meta = raw.meta && typeof raw.meta === "object" ? raw.meta : {};
@@ -103,7 +106,9 @@ export class RunModel {
     if (remark.trim()) this.#add("remark", { text: remark });
   }
 
-  onStatus({ text, level }) {
+  onStatus(entry) {
+    const { level } = entry;
+    const text = entry.text.replace(LEADING_PICTURES, "");
     this.status = { text, level: level ?? "info", at: this.lastAt };
     this.doing = "status";
     if (level === "warning" || level === "error") this.#add("note", { text, level });

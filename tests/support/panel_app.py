@@ -105,6 +105,10 @@ def routes(api: ScriptedApi) -> list[Route]:
         api.wake()
         return Response(status_code=204)
 
+    async def forget(request: Request) -> Response:
+        api.runs.setdefault(request.path_params["run"], []).clear()
+        return Response(status_code=204)
+
     async def behave(request: Request) -> Response:
         api.behaviour.update(await request.json())
         api.wake()
@@ -126,6 +130,7 @@ def routes(api: ScriptedApi) -> list[Route]:
         Route("/api/chat/messages/{message}/log", log),
         Route("/api/chat/results/{ref}", result),
         Route("/control/runs/{run}/events", add_events, methods=["POST"]),
+        Route("/control/runs/{run}/forget", forget, methods=["POST"]),
         Route("/control/behaviour", behave, methods=["POST"]),
         Route("/control/cut", cut, methods=["POST"]),
         Route("/control/calls", calls),
@@ -143,7 +148,9 @@ def main() -> None:
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     print(listener.getsockname()[1], flush=True)
-    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1, ws="websockets-sansio")
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, ws="websockets-sansio"
+    )
     uvicorn.Server(config).run(sockets=[listener])
 
 

@@ -16,10 +16,15 @@ from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 from chat_core.models import utc_text
 
 REPOSITORY = Path(__file__).parents[2]
-CHROMIUM_ARGUMENTS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
+CHROMIUM_ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 EVENT_NAMES = {
     "answer": "token",
     "tool_call": "tool_call",
@@ -57,6 +62,10 @@ class PanelApp:
     def cut(self) -> None:
         """Cut every open event stream."""
         self._post("cut", {})
+
+    def forget(self, run_id: str) -> None:
+        """Lose the events of a run: what it tells next is another story."""
+        self._post(f"runs/{run_id}/forget", {})
 
     def calls(self, name: str) -> list[dict[str, Any]]:
         return [call for call in self._control.get("calls").json() if call["call"] == name]

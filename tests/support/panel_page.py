@@ -61,9 +61,12 @@ facts = {name: state.get(name, 0) for name in ("runs_of_the_script", "finished",
 st.text(" ".join(f"{name}={value}" for name, value in facts.items()))
 for sent in state.get("sent", []):
     st.text(f"sent[{sent.session_id}|{sent.model_id}|{sent.skill_folder}] {sent.text[:200]}")
-left, right, _ = st.columns([1, 1, 3])
-left.button("Rerun", key="rerun")
-right.button("Example", key="example", on_click=lambda: note("prefill"))
+with st.container(horizontal=True):
+    st.button("Rerun", key="rerun")
+    st.button("Example", key="example", on_click=lambda: note("prefill"))
+    st.button("Other run", key="other", on_click=lambda: query.update(run=query["other"], other=query["run"]))
+    st.button("Other session", key="switch", on_click=lambda: query.update(session="s2", run=""))
+    st.button("Back", key="back", on_click=lambda: query.update(session="s1"))
 
 with st.bottom:
     composer(
