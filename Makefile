@@ -29,8 +29,9 @@ backup: ## Copy the data to a file, also while Parley works (TO=/path/to/folder)
 restore: ## Put a backup back (FROM=/path/to/file.tar.gz); Parley must be stopped
 	@$(LAUNCH) module chat_core.backup --restore "$(FROM)"
 
-demo-data: ## Fill the data folder with sample conversations for the statistics
-	@$(LAUNCH) module chat_core.analytics.demo_data $(ARGS)
+demo-data: ## Make a data folder with a month of sample work, to look at the statistics (TO=/path/to/new/folder)
+	@$(LAUNCH) module chat_core.analytics.demo_data "$(or $(TO),build/demo-data)" $(ARGS)
+	@echo 'Look at it with: PARLEY_DATA_DIR="$(or $(TO),build/demo-data)" make run'
 
 clean: ## Remove the environments and caches; data/ stays
 	rm -rf .venv .venv-bridge .venv.installing .venv-bridge.installing build .mypy_cache .ruff_cache .pytest_cache .hypothesis
