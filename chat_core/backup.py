@@ -114,8 +114,12 @@ def _kept(settings: Settings) -> Iterator[tuple[str, Path]]:
 
 
 def _without_clutter(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    is_plain = member.isfile() or member.isdir()
-    return member if is_plain and not LEFT_OUT & set(Path(member.name).parts[1:]) else None
+    return member if _is_plain(member) and not LEFT_OUT & set(Path(member.name).parts[1:]) else None
+
+
+def _is_plain(member: tarfile.TarInfo) -> bool:
+    path = Path(member.name)
+    return (member.isfile() or member.isdir()) and not path.is_absolute() and ".." not in path.parts
 
 
 def _unpack(archive_file: Path, folder: Path) -> None:
@@ -123,7 +127,9 @@ def _unpack(archive_file: Path, folder: Path) -> None:
         raise NotFound(f"There is no file {archive_file}.")
     try:
         with tarfile.open(archive_file) as archive:
-            archive.extractall(folder, filter="data")
+            # Python before 3.11.4 has no filters: what we wrote is files and folders, nothing else is unpacked.
+            archive.extraction_filter = getattr(tarfile, "data_filter", lambda member, _path: member)
+            archive.extractall(folder, [member for member in archive if _is_plain(member)])  # noqa: S202
         with closing(sqlite3.connect(folder / DATABASE)) as database:
             found = database.execute("PRAGMA quick_check").fetchone()[0]
             is_ours = database.execute("SELECT 1 FROM sqlite_master WHERE name = 'chat_session'").fetchone()

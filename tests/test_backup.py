@@ -100,6 +100,25 @@ def test_what_is_no_sound_backup_is_refused_and_changes_nothing(
     assert not list(settings.data_dir.glob(".restore-*"))
 
 
+def test_a_backup_that_points_outside_unpacks_nothing_there(
+    settings: Settings, open_bench: OpenBench, tmp_path: Path
+) -> None:
+    open_bench().close()
+    archive = back_up(settings, tmp_path, NOW)
+    hostile = tmp_path / "hostile.tar.gz"
+    with tarfile.open(archive) as source, tarfile.open(hostile, "w:gz") as target:
+        for member in source:
+            target.addfile(member, source.extractfile(member) if member.isfile() else None)
+        outside = tarfile.TarInfo("../../escaped.txt")
+        target.addfile(outside)
+        link = tarfile.TarInfo("work/link")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc"
+        target.addfile(link)
+    restore(settings, hostile, NOW)
+    assert not list(tmp_path.rglob("escaped.txt"))
+    assert not (settings.data_dir / "work" / "link").is_symlink()
+
+
 def damaged(archive: Path, damage: str) -> Path:
     content = archive.read_bytes()
     broken = archive.with_name("broken.tar.gz")
