@@ -28,7 +28,18 @@ from chat_core.models import LOCAL_USER, utc_text
 from chat_core.store.database import Database
 
 NOW = datetime(2026, 6, 30, 18, tzinfo=UTC)
-TOOLS = ("terminal", "read_file", "write_file", "web_search", "fetch_page", "todo", "process", "clarify", "memory", "grep")
+TOOLS = (
+    "terminal",
+    "read_file",
+    "write_file",
+    "web_search",
+    "fetch_page",
+    "todo",
+    "process",
+    "clarify",
+    "memory",
+    "grep",
+)
 ROWS_PER_MESSAGE = 20
 """Of one answer: run_started, usage, run_finished, and pairs of a call and its result between thinking."""
 BATCH_MESSAGES = 5_000
@@ -76,14 +87,18 @@ def _answer(chance: random.Random, number: int, at: datetime) -> dict[str, list[
     ]
     for call in range((ROWS_PER_MESSAGE - 4) // 2):
         tool = TOOLS[min(int(chance.expovariate(0.35)), len(TOOLS) - 1)]
-        arguments = json.dumps({"path": f"src/file_{chance.randrange(400)}.py", "offset": chance.randrange(3)})
+        arguments = json.dumps({"path": f"src/file_{chance.randrange(400)}.py", "offset": chance.randrange(900)})
         duration = int(chance.lognormvariate(6, 1.5))
         is_error = int(chance.random() < 0.07)
         called, ended = utc_text(at), utc_text(at + timedelta(milliseconds=duration))
         log.append((message_id, len(log) + 1, "tool_call", arguments, tool, f"c{call}", None, 0, None, called))
-        log.append((message_id, len(log) + 1, "tool_result", "x" * 120, tool, f"c{call}", duration, is_error, None, ended))
+        log.append(
+            (message_id, len(log) + 1, "tool_result", "x" * 120, tool, f"c{call}", duration, is_error, None, ended)
+        )
         at += timedelta(milliseconds=duration + 500)
-    log.append((message_id, len(log) + 1, "thinking", "That is all I need to know.", "", "", None, 0, None, utc_text(at)))
+    log.append(
+        (message_id, len(log) + 1, "thinking", "That is all I need to know.", "", "", None, 0, None, utc_text(at))
+    )
     usage = json.dumps({"input_tokens": 4000, "output_tokens": 300})
     log.append((message_id, len(log) + 1, "usage", "", "", "", None, 0, usage, utc_text(at)))
     end = json.dumps({"run_id": run_id, "status": "SUCCESS"})

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 PREVIEW_CHARS = 200
 
 _ENCODER = json.JSONEncoder(ensure_ascii=True, sort_keys=True, separators=(",", ":"))
+_DECODER = json.JSONDecoder()
+_SECRET_WORD = re.compile("passw|secret|token|api_?key|authorization|credential", re.I)
 _SECRET = re.compile(
     r'("[^"]*(?:password|passwd|secret|token|api_?key|authorization|credential)[^"]*"\s*:\s*)"(?:[^"\\]|\\.)*"?', re.I
 )
@@ -28,7 +30,7 @@ def read_arguments(text: str) -> Arguments:
     Canonical means: keys sorted, no spaces, one way to escape. Text that is not JSON is compared as it is.
     """
     try:
-        canonical, parsed = _ENCODER.encode(json.loads(text)), True
+        canonical, parsed = _ENCODER.encode(_DECODER.decode(text)), True
     except (ValueError, RecursionError):
         canonical, parsed = text, False
     digest = hashlib.blake2b(canonical.encode("utf-8", "replace"), digest_size=8).digest()
@@ -37,6 +39,8 @@ def read_arguments(text: str) -> Arguments:
 
 def _preview(text: str) -> str:
     """The start of the text in one line; values of keys that name a secret are left out."""
-    head = _SECRET.sub(r'\1"…"', text[: PREVIEW_CHARS * 4])
+    head = text[: PREVIEW_CHARS * 4]
+    if _SECRET_WORD.search(head):
+        head = _SECRET.sub(r'\1"…"', head)
     line = " ".join(head.split())
     return line if len(line) <= PREVIEW_CHARS else line[: PREVIEW_CHARS - 1] + "…"

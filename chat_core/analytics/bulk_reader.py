@@ -43,7 +43,7 @@ def main() -> None:
                 cursor.execute(_with_values(QUERIES[table], query_values(marks, head_log_id)))
                 for batch in cursor.fetch_record_batch():
                     if batch.num_rows:
-                        stream.write_batch(prepared(table, batch))
+                        stream.write_table(prepared(table, batch))
     sys.stdout.buffer.flush()
 
 

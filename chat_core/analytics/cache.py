@@ -231,8 +231,11 @@ def _top_up(
         bulk = head.log_id - marks.log_id >= BULK_ROWS
         for table, reader in visit.batches(head.log_id, bulk):
             connection.register("incoming", reader)
-            names = ", ".join(reader.schema.names)
-            connection.execute(f"CREATE OR REPLACE TEMP TABLE new_{table} AS SELECT {names} FROM incoming")
+            if table == "entry":
+                # Log rows are only ever new: no second copy on the way.
+                connection.execute("INSERT INTO raw_entry BY NAME FROM incoming")
+            else:
+                connection.execute(f"CREATE OR REPLACE TEMP TABLE new_{table} AS FROM incoming")
             connection.unregister("incoming")
         # The session with the newest change is always read again; only what differs is a change.
         retitled = _number(connection, "SELECT COUNT(*) FROM (FROM new_session EXCEPT FROM raw_session)")
@@ -241,9 +244,8 @@ def _top_up(
         touched = _number(connection, "SELECT COUNT(DISTINCT message_id) FROM touched")
         if touched:
             _make_facts(connection)
-        new_rows = _number(connection, "SELECT COUNT(*) FROM new_entry")
-        newest = _number(connection, "SELECT MAX(id) FROM new_entry")
-        log_id = max(head.log_id, newest, marks.log_id)
+        new_rows = _number(connection, "SELECT COUNT(*) FROM raw_entry WHERE id > ?", marks.entry_id)
+        log_id = max(head.log_id, _entry_id(connection), marks.log_id)
         connection.execute(
             "UPDATE state SET log_id = ?, last_log_seen = ?, synced_at = ?, version = version + ?",
             [
@@ -253,7 +255,7 @@ def _top_up(
                 int(bool(touched or retitled)),
             ],
         )
-        for name in ("new_session", "new_message", "new_run", "new_question", "new_entry", "touched"):
+        for name in ("new_session", "new_message", "new_run", "new_question", "touched"):
             connection.execute(f"DROP TABLE IF EXISTS {name}")
     seconds = (datetime.now(UTC) - started).total_seconds()
     return SyncReport(new_rows, touched, rebuilt, seconds, _version(connection))
@@ -263,14 +265,13 @@ def _take_over(connection: duckdb.DuckDBPyConnection) -> None:
     """Put the incoming rows in the place of their older versions."""
     connection.execute("CREATE OR REPLACE TEMP TABLE touched AS SELECT id AS message_id FROM new_message")
     connection.execute("DELETE FROM raw_session WHERE id IN (SELECT id FROM new_session)")
-    connection.execute("INSERT INTO raw_session SELECT * FROM new_session")
+    connection.execute("INSERT INTO raw_session BY NAME SELECT * FROM new_session")
     # A message that turned inactive keeps its place in the copy until _follow_changes has seen its fork.
     connection.execute("DELETE FROM raw_message WHERE id IN (SELECT message_id FROM touched)")
-    connection.execute("INSERT INTO raw_message SELECT *, is_active = 1 FROM new_message")
+    connection.execute("INSERT INTO raw_message BY NAME SELECT *, is_active = 1 AS on_active_branch FROM new_message")
     for table in ("run", "question"):
         connection.execute(f"DELETE FROM raw_{table} WHERE message_id IN (SELECT message_id FROM touched)")
-        connection.execute(f"INSERT INTO raw_{table} SELECT * FROM new_{table}")
-    connection.execute("INSERT INTO raw_entry SELECT * FROM new_entry")
+        connection.execute(f"INSERT INTO raw_{table} BY NAME SELECT * FROM new_{table}")
 
 
 def _follow_changes(connection: duckdb.DuckDBPyConnection, visit: Visit, marks: Marks, head: Head) -> None:

@@ -13,11 +13,12 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
 from chat_core.analytics.console_process import MEMORY_LIMIT_MB, ROW_LIMIT
-from chat_core.errors import InvalidInput, StoreUnavailable
+from chat_core.errors import InvalidInput
 from chat_core.models import User
 
 TIME_LIMIT_SECONDS = 10.0
@@ -146,15 +147,13 @@ class Console:
             raise InvalidInput(
                 f"The query needed more than {MEMORY_LIMIT_MB} MB of memory. Ask for less at once.", name="sql"
             )
-        answer = (
-            json.loads(output[:ANSWER_BYTES]) if len(output) <= ANSWER_BYTES else {"error": "The answer is too big."}
-        )
+        if len(output) > ANSWER_BYTES:
+            raise InvalidInput("The answer is too big to show. Ask for fewer or shorter columns.", name="sql")
+        answer: dict[str, Any] = json.loads(output)
         if answer.get("timeout"):
             raise InvalidInput(_too_long(self._time_limit_seconds), name="sql")
         if "error" in answer:
             raise InvalidInput(str(answer["error"]), name="sql")
-        if "unavailable" in answer:
-            raise StoreUnavailable(str(answer["unavailable"]))
         return ConsoleAnswer(answer["columns"], answer["types"], answer["rows"], answer["cut"], answer["seconds"])
 
 

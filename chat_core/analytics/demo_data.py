@@ -247,7 +247,8 @@ def _write_turn(
             kind, text, reply, wait_ms = call.question
             question_id = f"demo-{writer.new_uuid()}"
             log.wait(20)
-            meta = {"question_id": question_id, "choices": ["once", "session", "deny"] if kind == "approval" else []}
+            choices = ["once", "session", "deny"] if kind == "approval" else []
+            meta: dict[str, object] = {"question_id": question_id, "choices": choices}
             log.add(f"{kind}_request", content=text, meta=meta)
             asked = log.at
             log.wait(wait_ms)
@@ -299,8 +300,7 @@ def _write_turn(
         ended_at=utc_text(log.at),
     )
     for question_id, call, asked, answered in questions:
-        assert call.question
-        kind, text, reply, _ = call.question
+        kind, text, reply, _ = call.question or ("clarify", "", "", 0)
         writer.insert(
             "run_question",
             question_id=question_id,

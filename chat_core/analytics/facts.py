@@ -50,12 +50,22 @@ _WORK_MESSAGE = """
 """
 
 # run_no counts the runs of a message (a continued message has several); a log without run_started is run 0.
+# Only messages with several runs need to be walked in order.
 _WORK_ENTRY = f"""
     CREATE OR REPLACE TEMP TABLE work_entry AS
-    SELECT e.* EXCLUDE (created_at, meta), meta, {_MOMENT.format("created_at")} AS logged_at,
-           SUM(CASE WHEN kind = 'run_started' THEN 1 ELSE 0 END)
-               OVER (PARTITION BY message_id ORDER BY seq ROWS UNBOUNDED PRECEDING) AS run_no
-    FROM raw_entry e WHERE message_id IN (SELECT message_id FROM touched)
+    WITH mine AS (
+        SELECT e.* EXCLUDE (created_at), {_MOMENT.format("created_at")} AS logged_at
+        FROM raw_entry e WHERE message_id IN (SELECT message_id FROM touched)
+    ),
+    starts AS (
+        SELECT message_id, COUNT(*) AS runs FROM mine WHERE kind = 'run_started' GROUP BY message_id
+    )
+    SELECT m.*, COALESCE(s.runs, 0) AS run_no FROM mine m LEFT JOIN starts s USING (message_id)
+    WHERE COALESCE(s.runs, 0) <= 1
+    UNION ALL
+    SELECT m.*, SUM((m.kind = 'run_started')::INTEGER)
+                    OVER (PARTITION BY m.message_id ORDER BY m.seq ROWS UNBOUNDED PRECEDING) AS run_no
+    FROM mine m JOIN starts s USING (message_id) WHERE s.runs > 1
 """
 
 _WORK_RUN = f"""
@@ -95,10 +105,10 @@ _WORK_RUN = f"""
 _WORK_PAIR = """
     CREATE OR REPLACE TEMP TABLE work_pair AS
     WITH keyed AS (
-        SELECT *, CASE WHEN call_id <> '' THEN call_id
-                       ELSE tool_name || ' ' || row_number()
-                            OVER (PARTITION BY message_id, run_no, kind, call_id, tool_name ORDER BY seq) END AS key
-        FROM work_entry WHERE kind IN ('tool_call', 'tool_result')
+        SELECT *, call_id AS key FROM work_entry WHERE kind IN ('tool_call', 'tool_result') AND call_id <> ''
+        UNION ALL
+        SELECT *, tool_name || ' ' || row_number() OVER (PARTITION BY message_id, run_no, kind, tool_name ORDER BY seq)
+        FROM work_entry WHERE kind IN ('tool_call', 'tool_result') AND call_id = ''
     )
     SELECT id, message_id, run_no, seq, kind, tool_name, logged_at, args_hash, args_preview, args_parsed,
            LAG(kind) OVER same_call AS before,
@@ -177,13 +187,18 @@ _CALL = """
                COALESCE(what = what_2 AND what <> what_1, FALSE) AS alternates
         FROM stepped
     ),
+    -- Few runs hold a repetition; only they are looked at closely.
+    suspects AS (
+        SELECT * FROM marked SEMI JOIN (SELECT DISTINCT message_id, run_no FROM marked WHERE repeats OR alternates)
+            USING (message_id, run_no)
+    ),
     numbered AS (
         SELECT *, SUM((NOT repeats)::INTEGER) OVER in_run AS streak,
                SUM((NOT alternates)::INTEGER) OVER in_run AS swing
-        FROM marked WINDOW in_run AS (PARTITION BY message_id, run_no ORDER BY seq ROWS UNBOUNDED PRECEDING)
+        FROM suspects WINDOW in_run AS (PARTITION BY message_id, run_no ORDER BY seq ROWS UNBOUNDED PRECEDING)
     ),
     streaks AS (
-        SELECT *, COUNT(*) OVER of_streak AS streak_length,
+        SELECT id, streak, swing, alternates, COUNT(*) OVER of_streak AS streak_length,
                row_number() OVER (PARTITION BY message_id, run_no, streak ORDER BY seq) AS streak_place,
                -- The island holds the row before the first alternating one; one more row before it belongs as well.
                COUNT(*) OVER of_swing + 1 AS swing_length
@@ -191,11 +206,16 @@ _CALL = """
         WINDOW of_streak AS (PARTITION BY message_id, run_no, streak),
                of_swing AS (PARTITION BY message_id, run_no, swing)
     ),
-    looped AS (
+    loops AS (
         SELECT *,
                CASE WHEN streak_length >= 3 THEN 'repeat'
-                    WHEN alternates AND swing_length >= 4 THEN 'alternate' ELSE '' END AS loop_kind
+                    WHEN alternates AND swing_length >= 4 THEN 'alternate' ELSE '' END AS kind_of_loop
         FROM streaks
+    ),
+    looped AS (
+        SELECT s.*, COALESCE(l.kind_of_loop, '') AS loop_kind, l.streak, l.swing, l.streak_length, l.streak_place,
+               l.swing_length
+        FROM stepped s LEFT JOIN (SELECT * FROM loops WHERE kind_of_loop <> '') l USING (id)
     )
     SELECT l.id, l.run_id, l.step, l.seq, l.tool_name, l.outcome, l.logged_at,
            CASE WHEN l.has_result THEN l.result_at END, l.duration_ms, l.wait_ms,
@@ -251,7 +271,8 @@ _LEFT_OUT = """
     SELECT p.id, CASE WHEN p.kind = 'tool_result' THEN 'orphan' ELSE 'unreadable' END, p.tool_name, p.logged_at,
            m.session_id, m.message_id, m.owner, m.runtime, m.model_id, m.skill_folder, m.on_active_branch
     FROM work_pair p JOIN work_message m USING (message_id)
-    WHERE (p.kind = 'tool_result' AND p.before IS DISTINCT FROM 'tool_call') OR (p.kind = 'tool_call' AND p.logged_at IS NULL)
+    WHERE (p.kind = 'tool_result' AND p.before IS DISTINCT FROM 'tool_call')
+       OR (p.kind = 'tool_call' AND p.logged_at IS NULL)
 """
 
 _WORK_TABLES = ("work_message", "work_entry", "work_run", "work_pair", "work_question", "work_call")

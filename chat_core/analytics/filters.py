@@ -184,9 +184,9 @@ class _QueryReader:
         values = self._query.get(name, ())
         if len(values) > 200:
             raise InvalidInput(f"{name} may be given 200 times at most.", name=name)
-        return tuple(
-            dict.fromkeys(value[:200] for value in values if value or keep_empty or name in {"model", "skill"})
-        )
+        # An empty model or skill is a choice: runs without one.
+        may_be_empty = keep_empty or name in {"model", "skill"}
+        return tuple(dict.fromkeys(value[:200] for value in values if value or may_be_empty))
 
     def one(self, name: str) -> str:
         values = self._query.get(name, ())

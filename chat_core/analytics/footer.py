@@ -66,7 +66,8 @@ def _unusable(scope: Scope) -> dict[str, int]:
     tool = " AND tool IN (SELECT unnest($f_tools))" if scope.filters.tools else ""
     when = f"(started_at IS NULL OR {scope.window.sql('started_at')})"
     found = scope.rows(
-        f'SELECT reason, COUNT(*) FROM "left_out" WHERE owner = $owner AND {when} AND {conditions}{tool} GROUP BY reason'
+        f'SELECT reason, COUNT(*) FROM "left_out" WHERE owner = $owner AND {when} AND {conditions}{tool}'
+        " GROUP BY reason"
     )
     return {str(reason): int(str(count)) for reason, count in found}
 

@@ -17,8 +17,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from chat_core.analytics.arguments import Arguments, read_arguments
+from chat_core.analytics.arguments import read_arguments
 from chat_core.errors import StoreUnavailable
 
 BUSY_TIMEOUT_SECONDS = 10.0
@@ -65,7 +66,6 @@ class Head:
     old_messages: int
     active_fingerprint: str
     old_sessions: int
-    database_bytes: int
 
 
 ACTIVE_FINGERPRINT = """
@@ -73,8 +73,6 @@ ACTIVE_FINGERPRINT = """
     FROM {table} WHERE is_active = 1 AND role <> 'SYSTEM' AND id <= ?
 """
 """The same sentence for SQLite and for the copy. Another chosen version changes it."""
-
-_NO_ARGUMENTS = Arguments(0, "", True)
 
 TABLES = ("session", "message", "run", "question", "entry")
 
@@ -122,55 +120,64 @@ QUERIES: dict[str, str] = {
 }
 
 _TEXT, _INT = pa.string(), pa.int64()
+
+
+def _schema(numbers: str, texts: str, flags: str = "") -> pa.Schema:
+    return pa.schema(
+        [
+            *((name, _INT) for name in numbers.split()),
+            *((name, _TEXT) for name in texts.split()),
+            *((name, pa.bool_()) for name in flags.split()),
+        ]
+    )
+
+
 SCHEMAS: dict[str, pa.Schema] = {
-    "session": pa.schema(
-        [("id", _INT)]
-        + [(name, _TEXT) for name in ("session_uuid", "owner", "title", "status", "runtime", "model_id")]
-        + [(name, _TEXT) for name in ("skill_folder", "created_at", "updated_at")]
+    "session": _schema("id", "session_uuid owner title status runtime model_id skill_folder created_at updated_at"),
+    "message": _schema(
+        "id session_id parent_id is_active",
+        "message_uuid run_id role status runtime model_id skill_folder created_at completed_at",
     ),
-    "message": pa.schema(
-        [("id", _INT), ("message_uuid", _TEXT), ("session_id", _INT), ("parent_id", _INT), ("is_active", _INT)]
-        + [(name, _TEXT) for name in ("run_id", "role", "status", "runtime", "model_id", "skill_folder")]
-        + [(name, _TEXT) for name in ("created_at", "completed_at")]
-    ),
-    "run": pa.schema(
-        [("run_id", _TEXT), ("message_id", _INT), ("session_id", _INT), ("status", _TEXT), ("first_seq", _INT)]
-        + [(name, _TEXT) for name in ("started_at", "ended_at")]
-    ),
-    "question": pa.schema(
-        [("question_id", _TEXT), ("run_id", _TEXT), ("message_id", _INT)]
-        + [(name, _TEXT) for name in ("kind", "status", "answer", "asked_at", "answered_at")]
-    ),
-    "entry": pa.schema(
-        [("id", _INT), ("message_id", _INT), ("seq", _INT), ("kind", _TEXT), ("tool_name", _TEXT), ("call_id", _TEXT)]
-        + [("duration_ms", _INT), ("is_error", _INT), ("bytes", _INT), ("error_text", _TEXT), ("meta", _TEXT)]
-        + [("created_at", _TEXT), ("args_hash", _INT), ("args_preview", _TEXT), ("args_parsed", pa.bool_())]
+    "run": _schema("message_id session_id first_seq", "run_id status started_at ended_at"),
+    "question": _schema("message_id", "question_id run_id kind status answer asked_at answered_at"),
+    "entry": _schema(
+        "id message_id seq duration_ms is_error bytes args_hash",
+        "kind tool_name call_id error_text meta created_at args_preview",
+        "args_parsed",
     ),
 }
 
 
-def prepared(table: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+def prepared(table: str, batch: pa.RecordBatch) -> pa.Table:
     """Return a batch as SQLite gave it in the form the copy takes: of a call's arguments only what is kept."""
-    if table == "entry":
-        batch = _with_read_arguments(batch)
-    return pa.RecordBatch.from_arrays(
-        [batch.column(name).cast(kind) for name, kind in zip(SCHEMAS[table].names, SCHEMAS[table].types, strict=True)],
-        schema=SCHEMAS[table],
-    )
+    schema = SCHEMAS[table]
+    if table != "entry":
+        return pa.table([batch.column(name).cast(schema.field(name).type) for name in schema.names], schema=schema)
+    is_call = pc.equal(batch.column("kind"), "tool_call")
+    parts = []
+    for rows, with_arguments in ((batch.filter(is_call), True), (batch.filter(pc.invert(is_call)), False)):
+        kept = _read_arguments(rows) if with_arguments else _no_arguments(rows.num_rows)
+        columns = [
+            (kept[name] if name in kept else rows.column(name)).cast(schema.field(name).type) for name in schema.names
+        ]
+        parts.append(pa.table(columns, schema=schema))
+    return pa.concat_tables(parts)
 
 
-def _with_read_arguments(batch: pa.RecordBatch) -> pa.RecordBatch:
-    kinds, texts = batch.column("kind").to_pylist(), batch.column("arguments").to_pylist()
-    hashes, previews, parsed = [], [], []
-    for kind, text in zip(kinds, texts, strict=True):
-        read = read_arguments(text) if kind == "tool_call" else _NO_ARGUMENTS
-        hashes.append(read.fingerprint)
-        previews.append(read.preview)
-        parsed.append(read.parsed)
-    columns = {"args_hash": (hashes, _INT), "args_preview": (previews, _TEXT), "args_parsed": (parsed, pa.bool_())}
-    for name, (values, kind) in columns.items():
-        batch = batch.append_column(name, pa.array(values, kind))
-    return batch
+def _read_arguments(rows: pa.RecordBatch) -> dict[str, pa.Array]:
+    """Equal texts are read once."""
+    encoded = rows.column("arguments").dictionary_encode()
+    read = [read_arguments(text) for text in encoded.dictionary.to_pylist()]
+    return {
+        "args_hash": pa.array([one.fingerprint for one in read], _INT).take(encoded.indices),
+        "args_preview": pa.array([one.preview for one in read], _TEXT).take(encoded.indices),
+        "args_parsed": pa.array([one.parsed for one in read], pa.bool_()).take(encoded.indices),
+    }
+
+
+def _no_arguments(count: int) -> dict[str, pa.Array]:
+    values = {"args_hash": pa.scalar(0, _INT), "args_preview": pa.scalar("", _TEXT), "args_parsed": pa.scalar(True)}
+    return {name: pa.repeat(value, count) for name, value in values.items()}
 
 
 class Source:
@@ -210,15 +217,13 @@ class Visit:
         self._marks = marks
 
     def head(self) -> Head:
-        one = self._one
-        marks = self._marks
+        one, marks = self._number, self._marks
         return Head(
-            log_id=int(one("SELECT COALESCE(MAX(id), 0) FROM chat_message_log") or 0),
+            log_id=one("SELECT MAX(id) FROM chat_message_log"),
             last_log_seen=self.log_row(marks.entry_id),
-            old_messages=int(one("SELECT COUNT(*) FROM chat_message WHERE id <= ?", marks.message_id) or 0),
-            active_fingerprint=str(one(ACTIVE_FINGERPRINT.format(table="chat_message"), marks.message_id)),
-            old_sessions=int(one("SELECT COUNT(*) FROM chat_session WHERE id <= ?", marks.session_id) or 0),
-            database_bytes=self._file.stat().st_size,
+            old_messages=one("SELECT COUNT(*) FROM chat_message WHERE id <= ?", marks.message_id),
+            active_fingerprint=str(self._one(ACTIVE_FINGERPRINT.format(table="chat_message"), marks.message_id)),
+            old_sessions=one("SELECT COUNT(*) FROM chat_session WHERE id <= ?", marks.session_id),
         )
 
     def log_row(self, log_id: int) -> str:
@@ -251,7 +256,7 @@ class Visit:
         names = [column[0] for column in cursor.description]
         while rows := cursor.fetchmany(BATCH_ROWS):
             columns = [pa.array(column) for column in zip(*rows, strict=True)]
-            yield prepared(table, pa.RecordBatch.from_arrays(columns, names=names))
+            yield from prepared(table, pa.RecordBatch.from_arrays(columns, names=names)).to_batches()
 
     def _bulk_batches(self) -> Iterator[tuple[str, pa.RecordBatchReader]]:
         """Let the other process read; it has its own snapshot, which may be a moment newer than this one."""
@@ -265,14 +270,16 @@ class Visit:
             stderr=subprocess.PIPE,
             env=environment,
         ) as process:
-            assert process.stdin and process.stdout and process.stderr
+            to_process, from_process, complaints = process.stdin, process.stdout, process.stderr
+            if to_process is None or from_process is None or complaints is None:
+                raise StoreUnavailable("The statistics could not start their reader.")
             try:
-                process.stdin.write(request.encode("ascii"))
-                process.stdin.close()
+                to_process.write(request.encode("ascii"))
+                to_process.close()
                 for table in TABLES:
-                    yield table, pa.ipc.open_stream(process.stdout)
+                    yield table, pa.ipc.open_stream(from_process)
             except (pa.ArrowInvalid, OSError) as error:
-                reason = process.stderr.read().decode("utf-8", "replace").strip().splitlines()
+                reason = complaints.read().decode("utf-8", "replace").strip().splitlines()
                 last = reason[-1] if reason else str(error)
                 raise StoreUnavailable(f"The statistics cannot read the database: {last}") from error
             finally:
@@ -281,6 +288,9 @@ class Visit:
     def _one(self, sql: str, *values: object) -> object:
         row = self._connection.execute(sql, values).fetchone()
         return row[0] if row else None
+
+    def _number(self, sql: str, *values: object) -> int:
+        return int(str(self._one(sql, *values) or 0))
 
     def _ids(self, sql: str) -> pa.Table:
         return pa.table({"id": pa.array([row[0] for row in self._connection.execute(sql)], _INT)})
