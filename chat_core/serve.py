@@ -22,6 +22,7 @@ ANNOUNCE_SECONDS = 60.0
 
 def main(arguments: Sequence[str]) -> int:
     """Return only when the start is refused, with the reason on stderr. `arguments` go to `streamlit run`."""
+    os.umask(0o077)  # conversations are nobody else's business on this machine
     try:
         settings = load_settings()
         check_data_folder(settings.data_dir)

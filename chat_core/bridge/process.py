@@ -361,7 +361,9 @@ class BridgeProcess(_WatchedBridge):
     def _fingerprint(self, token: str) -> str:
         """Tell settings and versions apart without revealing them; keyed by the token of the Bridge."""
         started_with = self._bridge_settings() | {
-            name: value for name, value in self._environment.items() if name.startswith("OPENAI_")
+            name: value
+            for name, value in self._environment.items()
+            if name.startswith(("OPENAI_", "PARLEY_")) and name not in self._bridge_settings()
         }
         code = [
             f"{file.relative_to(self._project_folder)} {file.stat().st_size} {file.stat().st_mtime_ns}"
