@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +55,9 @@ def start(settings: Settings) -> Iterator[Start]:
     yield start_one
     for bridge in started:
         bridge.stop()
-        if bridge.record_file.exists():
-            with_pid = json.loads(bridge.record_file.read_text())
-            os.kill(with_pid["pid"], signal.SIGKILL)
+    for bridge in started:
+        with suppress(FileNotFoundError, ProcessLookupError):
+            os.kill(pid_of(bridge), signal.SIGKILL)
 
 
 def pid_of(bridge: BridgeProcess) -> int:
