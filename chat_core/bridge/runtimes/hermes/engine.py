@@ -103,7 +103,7 @@ def _ask_only_ollama(agent_init: Any) -> None:
     def ask_if_ollama(model: str, base_url: str, api_key: str = "") -> Any:
         address = base_url.rstrip("/").removesuffix("/v1") + "/api/version"
         try:
-            is_ollama = "version" in httpx.get(address, timeout=1.0).json()
+            is_ollama = "version" in httpx.get(address, timeout=1.0, trust_env=False).json()
         except (httpx.HTTPError, ValueError, TypeError):
             return None
         return ask(model, base_url, api_key=api_key) if is_ollama else None
