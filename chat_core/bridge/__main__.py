@@ -24,8 +24,8 @@ from chat_core.bridge.model_servers.local_model import LocalModel
 from chat_core.bridge.protocol import MemoryText, ModelChoice, SkillChoice
 from chat_core.bridge.redaction import Redaction
 from chat_core.bridge.run_host import LocalRunHost
-from chat_core.bridge.runtimes.hermes import HermesRuntime
 from chat_core.bridge.runtimes.hermes.engine import Engine, prepare_environment
+from chat_core.bridge.runtimes.hermes.runtime import HermesRuntime
 from chat_core.bridge.server import Door, MemoryName, create_app
 from chat_core.bridge.settings import BridgeSettings, read_settings
 from chat_core.bridge.skills import list_skills, sync_skills

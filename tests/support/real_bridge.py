@@ -40,14 +40,14 @@ class LiveRun:
             return [event for event in self.events if event.kind == kind]
 
         with self._changed:
-            self._changed.wait_for(lambda: self._failure or len(found()) >= count, timeout)
+            self._changed.wait_for(lambda: self._is_over() or len(found()) >= count, timeout)
             assert len(found()) >= count, f"no {kind} number {count} came: {self._failure or self.kinds}"
             return found()[count - 1]
 
     def end(self, timeout: float = WAIT_SECONDS) -> Event:
         """Return the terminal event."""
         with self._changed:
-            self._changed.wait_for(lambda: self._failure or (self.events and self.events[-1].is_terminal), timeout)
+            self._changed.wait_for(self._is_over, timeout)
             assert self.events, f"the run has no events: {self._failure}"
             assert self.events[-1].is_terminal, f"the run did not end: {self._failure or self.kinds}"
             return self.events[-1]
@@ -55,7 +55,7 @@ class LiveRun:
     def answer(self, answer: str, count: int = 1) -> Event:
         """Answer the `count`-th question of the run, whichever kind it is, and return its request."""
         with self._changed:
-            self._changed.wait_for(lambda: self._failure or len(self._questions()) >= count, WAIT_SECONDS)
+            self._changed.wait_for(lambda: self._is_over() or len(self._questions()) >= count, WAIT_SECONDS)
             assert len(self._questions()) >= count, f"no question came: {self._failure or self.kinds}"
             question = self._questions()[count - 1]
         self._client.answer(self.run_id, question.data["question_id"], answer)
@@ -90,6 +90,9 @@ class LiveRun:
     @property
     def results(self) -> list[dict[str, Any]]:
         return self.all("tool_result")
+
+    def _is_over(self) -> bool:
+        return self._failure is not None or (bool(self.events) and self.events[-1].is_terminal)
 
     def _questions(self) -> list[Event]:
         return [event for event in self.events if event.kind in {"clarify_request", "approval_request"}]
