@@ -120,6 +120,29 @@ class SessionPage:
 
 
 @dataclass(frozen=True, slots=True)
+class SearchHit:
+    """A message, or a session's title, that holds what was searched for."""
+
+    session: Session
+    message_uuid: str | None
+    """None: the title of the session matched."""
+    role: Role | None
+    snippet: str
+    """One line of plain text around the first match, at most about 200 characters."""
+    matches: tuple[tuple[int, int], ...]
+    """Where in `snippet` the matches begin and end, in characters."""
+    on_active_branch: bool
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPage:
+    hits: list[SearchHit]
+    next_before: str | None
+    """Hand it back as `before` for the next page; None when this is the last one."""
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     """One node of the message tree."""
 

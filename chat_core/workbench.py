@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from chat_core.bridge.client import BridgeClient
@@ -27,6 +27,7 @@ from chat_core.errors import (
     TooLarge,
 )
 from chat_core.event_bus import EventBus
+from chat_core.fail_point import fail_point
 from chat_core.log_writer import LogWriter
 from chat_core.models import (
     Activity,
@@ -37,6 +38,7 @@ from chat_core.models import (
     Question,
     Run,
     RunState,
+    SearchPage,
     Session,
     SessionPage,
     SessionRow,
@@ -54,12 +56,15 @@ from chat_core.store.runs import NewRun, insert_entries, refresh_waiting
 from chat_core.store.sessions import owned_session, session_by_id
 from chat_core.store.store import Store
 from chat_core.text import storable
+from chat_core.upkeep import Duty, Upkeep
 
 VERSION = "0.1.0"
 MAX_MESSAGE_CHARS = 200_000
 MAX_TITLE_CHARS = 200
 MAX_ANSWER_CHARS = 20_000
 CHOICES_SECONDS = 10.0
+UNDO_SECONDS = 10.0
+PURGE_EVERY_SECONDS = 2.0
 RECOVERY_SECONDS = 60.0
 FOLLOW_SECONDS = 5.0
 CONTINUE_TEXT = (
@@ -89,12 +94,14 @@ class Workbench:
         self._pool = RunPool(store, self._writer, self._bus, self._host, _now, settings.max_active_runs)
         self._choices = _Choices(self._client)
         self._closed = threading.Event()
+        self._upkeep = Upkeep([Duty("purge", PURGE_EVERY_SECONDS, 0.0, lambda _: self._purge(_now()))])
 
     def start(self) -> None:
         """Reach for the Bridge and rejoin the runs of an earlier process; returns at once."""
         if self._bridge is not None:
             self._bridge.start()
         threading.Thread(target=self._recover, name="recovery", daemon=True).start()
+        self._upkeep.start()
 
     def close(self) -> None:
         """Let go of everything without ending a run: a Bridge with work in hand goes on, the next start rejoins."""
@@ -102,12 +109,14 @@ class Workbench:
             return
         self._closed.set()
         self._pool.close()
+        self._upkeep.close(0.0)
         if self._client is not None:
             self._client.close()
         if self._bridge is not None:
             self._bridge.stop()
         self._pool.join(1.0)
         self._writer.close()
+        self._upkeep.close()
         self.store.close()
 
     # -- sessions ------------------------------------------------------------------------------------------------
@@ -139,10 +148,18 @@ class Workbench:
         before: str | None = None,
         limit: int = 30,
     ) -> SessionPage:
-        """Pinned first, then newest activity; `before` is the id of the last session already seen."""
-        return self.store.sessions.list_for(
-            user, status=status, title_like=storable(query).strip(), before=before, limit=limit
-        )
+        """Pinned first, then newest activity; `before` is the id of the last session already seen.
+
+        With `query` only sessions whose title or one of whose messages holds it.
+        """
+        return self.store.sessions.list_for(user, status=status, query=storable(query), before=before, limit=limit)
+
+    def search(self, user: User, query: str, *, limit: int = 20, before: str | None = None) -> SearchPage:
+        """Return the user's titles and messages that hold `query` as plain text, newest first.
+
+        `before` is the `next_before` of the page before.
+        """
+        return self.store.search.search(user, storable(query), before=before, limit=limit)
 
     def update_session(
         self,
@@ -167,16 +184,35 @@ class Workbench:
             now=_now(),
         )
 
-    def delete_session(self, user: User, session_id: str) -> None:
-        """Stop the session's run, then remove everything of the session in one transaction."""
-        session = self.store.sessions.get(user, session_id)
-        run = self.store.runs.active_in(user, session.id)
-        if run is not None:
-            with suppress(ParleyError):
-                self.stop(user, run.run_id)
-        self.store.sessions.delete(user, session_id)
-        with suppress(ParleyError):
-            self._host.forget(session.agent_session)
+    def delete_session(self, user: User, session_id: str, undo_seconds: float = UNDO_SECONDS) -> None:
+        """Stop the session's run and hide the session; when the time for an undo is over, everything of it goes."""
+        self.delete_sessions(user, [session_id], undo_seconds)
+
+    def delete_sessions(self, user: User, session_ids: Sequence[str], undo_seconds: float = UNDO_SECONDS) -> None:
+        """Delete all of them or, when one is not the user's, none. `undo_seconds=0` removes them at once."""
+        sessions = [self.store.sessions.get(user, session_id) for session_id in session_ids]
+        for session in sessions:
+            run = self.store.runs.active_in(user, session.id)
+            if run is not None:
+                with suppress(ParleyError):
+                    self.stop(user, run.run_id)
+                fail_point("delete.stopped")
+        now = _now()
+        self.store.sessions.hide(user, session_ids, now, now + timedelta(seconds=undo_seconds))
+        fail_point("delete.hidden")
+        if undo_seconds <= 0:
+            self._purge(now)
+
+    def restore_session(self, user: User, session_id: str) -> Session:
+        """Undo a deletion. Raises `NotFound` once the session is gone for good."""
+        return self.restore_sessions(user, [session_id])[0]
+
+    def restore_sessions(self, user: User, session_ids: Sequence[str]) -> list[Session]:
+        return self.store.sessions.restore(user, session_ids)
+
+    def archive_sessions(self, user: User, session_ids: Sequence[str], status: SessionStatus = "ARCHIVED") -> None:
+        """Archive many sessions, or with `ACTIVE` bring them back: all of them or none."""
+        self.store.sessions.set_status(user, session_ids, status, _now())
 
     def mark_seen(self, user: User, session_id: str) -> None:
         """Remember that the user has looked at the session: its unseen dot goes."""
@@ -529,6 +565,17 @@ class Workbench:
 
     def _reconnecting(self, run_id: str, seconds: float) -> None:
         self._pool.reconnecting(run_id, seconds)
+
+    def _purge(self, now: datetime) -> None:
+        """Remove for good what was deleted and can no longer be brought back."""
+        for gone in self.store.sessions.expired(now):
+            if gone.run_id is not None:
+                # Restored, run anew and deleted meanwhile, or the first stop found nobody: what it sends is refused.
+                self._pool.stop(gone.run_id)
+            self.store.sessions.purge(gone.session_id)
+            fail_point("purge.done")
+            with suppress(ParleyError):
+                self._host.forget(gone.agent_session)
 
     def _recover(self) -> None:
         def runtime_of(run: Run) -> tuple[str, str]:

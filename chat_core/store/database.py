@@ -18,6 +18,7 @@ from typing import IO
 from sqlite_utils import Database as SqliteUtils
 
 from chat_core.errors import StoreUnavailable
+from chat_core.store import search_text
 from chat_core.store.migrations import migrations
 
 BUSY_TIMEOUT_SECONDS = 10.0
@@ -135,6 +136,7 @@ def _connect(file: Path) -> sqlite3.Connection:
     )
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA synchronous = NORMAL")
+    search_text.register(connection)
     return connection
 
 

@@ -156,7 +156,7 @@ def owned_message(db: sqlite3.Connection, user: User, message_uuid: str) -> Mess
     row = db.execute(
         f"""
         SELECT {MESSAGE_COLUMNS} FROM chat_message m JOIN chat_session s ON s.id = m.session_id
-        WHERE m.message_uuid = ? AND s.owner = ?
+        WHERE m.message_uuid = ? AND s.owner = ? AND s.deleted_at IS NULL
         """,
         (message_uuid, user.key),
     ).fetchone()

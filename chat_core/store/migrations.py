@@ -161,6 +161,84 @@ def m001_sessions_messages_runs(db: Database) -> None:
     )
 
 
+@migrations()
+def m002_undo_and_compaction(db: Database) -> None:
+    """A deleted session can be brought back until `purge_at`; compacting a log goes in steps that may be cut off."""
+    _create(
+        db,
+        "ALTER TABLE chat_session ADD COLUMN deleted_at TEXT",
+        "ALTER TABLE chat_session ADD COLUMN purge_at TEXT",
+        "DROP INDEX chat_session_list",
+        """
+        CREATE INDEX chat_session_list ON chat_session (owner, status, pinned DESC, last_message_at DESC, id DESC)
+            WHERE deleted_at IS NULL
+        """,
+        "CREATE INDEX chat_session_deleted ON chat_session (purge_at) WHERE deleted_at IS NOT NULL",
+        "ALTER TABLE run ADD COLUMN compacting_at TEXT",
+        "ALTER TABLE run ADD COLUMN pruned_at TEXT",
+        "CREATE INDEX run_not_compacted ON run (ended_at) WHERE ended_at IS NOT NULL AND compacted_at IS NULL",
+        "CREATE INDEX run_not_pruned ON run (ended_at) WHERE ended_at IS NOT NULL AND pruned_at IS NULL",
+    )
+
+
+@migrations()
+def m003_search(db: Database) -> None:
+    """Two indexes of the messages' text. They keep no text, so a deletion names what it takes out."""
+    _create(
+        db,
+        """
+        CREATE VIRTUAL TABLE search_trigram
+            USING fts5(text, content = '', detail = none, tokenize = 'trigram case_sensitive 1')
+        """,
+        """
+        CREATE VIRTUAL TABLE search_pair
+            USING fts5(text, content = '', detail = none, columnsize = 0, prefix = '1', tokenize = 'ascii')
+        """,
+        f"""
+        CREATE TRIGGER search_insert AFTER INSERT ON chat_message WHEN new.content <> '' BEGIN
+            {_SEARCH_PUT}
+        END
+        """,
+        f"""
+        CREATE TRIGGER search_update_out AFTER UPDATE OF content ON chat_message
+        WHEN old.content <> '' AND old.content <> new.content BEGIN
+            {_SEARCH_OUT}
+        END
+        """,
+        f"""
+        CREATE TRIGGER search_update_in AFTER UPDATE OF content ON chat_message
+        WHEN new.content <> '' AND old.content <> new.content BEGIN
+            {_SEARCH_PUT}
+        END
+        """,
+        f"""
+        CREATE TRIGGER search_delete AFTER DELETE ON chat_message WHEN old.content <> '' BEGIN
+            {_SEARCH_OUT}
+        END
+        """,
+        """
+        INSERT INTO search_trigram (rowid, text)
+            SELECT id, parley_fold(content) FROM chat_message WHERE content <> ''
+        """,
+        """
+        INSERT INTO search_pair (rowid, text)
+            SELECT id, parley_pairs(content) FROM chat_message WHERE content <> ''
+        """,
+    )
+
+
+_SEARCH_PUT = """
+            INSERT INTO search_trigram (rowid, text) VALUES (new.id, parley_fold(new.content));
+            INSERT INTO search_pair (rowid, text) VALUES (new.id, parley_pairs(new.content));
+"""
+_SEARCH_OUT = """
+            INSERT INTO search_trigram (search_trigram, rowid, text)
+                VALUES ('delete', old.id, parley_fold(old.content));
+            INSERT INTO search_pair (search_pair, rowid, text)
+                VALUES ('delete', old.id, parley_pairs(old.content));
+"""
+
+
 def _create(db: Database, *statements: str) -> None:
     for statement in statements:
         db.execute(statement)

@@ -321,7 +321,8 @@ class Runs:
             row = db.execute(
                 """
                 SELECT t.body FROM tool_result t JOIN chat_message m ON m.id = t.message_id
-                JOIN chat_session s ON s.id = m.session_id WHERE t.result_ref = ? AND s.owner = ?
+                JOIN chat_session s ON s.id = m.session_id
+                WHERE t.result_ref = ? AND s.owner = ? AND s.deleted_at IS NULL
                 """,
                 (result_ref, user.key),
             ).fetchone()
@@ -335,7 +336,11 @@ class Runs:
 
     def _owned(self, db: sqlite3.Connection, user: User, run_id: str) -> Run:
         row = db.execute(
-            f"SELECT {RUN_COLUMNS} FROM run r WHERE r.run_id = ? AND r.owner = ?", (run_id, user.key)
+            f"""
+            SELECT {RUN_COLUMNS} FROM run r JOIN chat_session s ON s.id = r.session_id
+            WHERE r.run_id = ? AND r.owner = ? AND s.deleted_at IS NULL
+            """,
+            (run_id, user.key),
         ).fetchone()
         if row is None:
             raise NotFound(f"there is no run {run_id!r}")
@@ -511,7 +516,8 @@ def activities(database: Database, message_ids: Sequence[int]) -> dict[int, Acti
                 """
                 SELECT message_id, sum(kind = 'tool_call') AS calls, sum(kind = 'tool_result' AND is_error) AS errors
                 FROM chat_message_log INDEXED BY chat_message_log_kind
-                WHERE message_id IN (SELECT value FROM json_each(?)) AND kind IN ('tool_call', 'tool_result', 'todo_update')
+                WHERE message_id IN (SELECT value FROM json_each(?))
+                AND kind IN ('tool_call', 'tool_result', 'todo_update')
                 GROUP BY message_id
                 """,
                 (ids,),
@@ -522,7 +528,8 @@ def activities(database: Database, message_ids: Sequence[int]) -> dict[int, Acti
             for row in db.execute(
                 """
                 SELECT message_id, content, max(seq) FROM chat_message_log INDEXED BY chat_message_log_kind
-                WHERE message_id IN (SELECT value FROM json_each(?)) AND kind IN ('tool_call', 'tool_result', 'todo_update')
+                WHERE message_id IN (SELECT value FROM json_each(?))
+                AND kind IN ('tool_call', 'tool_result', 'todo_update')
                 AND kind = 'todo_update' GROUP BY message_id
                 """,
                 (ids,),

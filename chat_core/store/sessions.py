@@ -2,12 +2,16 @@
 
 import sqlite3
 import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from chat_core.errors import NotFound
+from chat_core.fail_point import fail_point
 from chat_core.models import Session, SessionPage, SessionRow, SessionStatus, User, utc_text, utc_time
 from chat_core.store.database import Database
 from chat_core.store.rows import SESSION_COLUMNS, session_from
+from chat_core.store.search import folded_query, session_holds
 
 PREVIEW_CHARS = 140
 
@@ -21,6 +25,17 @@ _LIST = f"""
     LEFT JOIN chat_message above ON above.id = leaf.parent_id
     LEFT JOIN run r ON r.session_id = s.id AND r.status IN ('RUNNING', 'WAITING')
 """
+
+_OWNED = "s.session_uuid = ? AND s.owner = ? AND s.deleted_at IS NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """A hidden session that is to go for good, and its run if that is still at work."""
+
+    session_id: int
+    agent_session: str
+    run_id: str | None
 
 
 class Sessions:
@@ -65,23 +80,26 @@ class Sessions:
 
     def row(self, user: User, session_uuid: str) -> SessionRow:
         with self._database.read() as db:
-            found = db.execute(f"{_LIST} WHERE s.session_uuid = ? AND s.owner = ?", (session_uuid, user.key)).fetchone()
+            found = db.execute(f"{_LIST} WHERE {_OWNED}", (session_uuid, user.key)).fetchone()
             if found is None:
                 raise NotFound(f"there is no session {session_uuid!r}")
             return _list_row(found)
 
-    def list_for(
-        self, user: User, *, status: SessionStatus, title_like: str, before: str | None, limit: int
-    ) -> SessionPage:
-        """Pinned first, then by newest activity. `before` is the uuid of the last row already seen."""
-        conditions = ["s.owner = ?", "s.status = ?"]
+    def list_for(self, user: User, *, status: SessionStatus, query: str, before: str | None, limit: int) -> SessionPage:
+        """Pinned first, then by newest activity. `before` is the uuid of the last row already seen.
+
+        With `query` only sessions whose title or one of whose messages holds it as plain text.
+        """
+        conditions = ["s.owner = ?", "s.status = ?", "s.deleted_at IS NULL"]
         values: list[object] = [user.key, status]
-        if title_like:
-            conditions.append("instr(lower(s.title), lower(?)) > 0")
-            values.append(title_like)
+        wanted = folded_query(query)
         with self._database.read() as db:
+            if wanted:
+                holds = session_holds(db, wanted)
+                conditions.append(holds.sql)
+                values += holds.values
             if before is not None:
-                last = owned_session(db, user, before)
+                last = _last_seen(db, user, before)
                 conditions.append("(s.pinned, s.last_message_at, s.id) < (?, ?, ?)")
                 values += [int(last.pinned), utc_text(last.last_message_at), last.id]
             rows = db.execute(
@@ -125,19 +143,63 @@ class Sessions:
         """Remember that the user has looked. Writes only when there is something unseen."""
         with self._database.read() as db:
             unseen = db.execute(
-                "SELECT 1 FROM chat_session WHERE session_uuid = ? AND owner = ? AND last_ended_at > seen_at",
+                f"SELECT 1 FROM chat_session s WHERE {_OWNED} AND s.last_ended_at > s.seen_at",
                 (session_uuid, user.key),
             ).fetchone()
         if unseen:
             with self._database.write() as db:
                 db.execute("UPDATE chat_session SET seen_at = ? WHERE session_uuid = ?", (utc_text(now), session_uuid))
 
-    def delete(self, user: User, session_uuid: str) -> None:
-        """Remove the session and everything below it in one transaction."""
+    def hide(self, user: User, session_uuids: Sequence[str], now: datetime, purge_at: datetime) -> None:
+        """Delete for everybody's eyes, all of them or none; until `purge_at` they can be brought back."""
         with self._database.write() as db:
-            session = owned_session(db, user, session_uuid)
-            db.execute("UPDATE chat_session SET leaf_id = NULL WHERE id = ?", (session.id,))
-            db.execute("DELETE FROM chat_session WHERE id = ?", (session.id,))
+            for session_uuid in session_uuids:
+                session = owned_session(db, user, session_uuid)
+                db.execute(
+                    "UPDATE chat_session SET deleted_at = ?, purge_at = ? WHERE id = ?",
+                    (utc_text(now), utc_text(purge_at), session.id),
+                )
+                fail_point("delete.one_hidden")
+
+    def restore(self, user: User, session_uuids: Sequence[str]) -> list[Session]:
+        """Bring back hidden sessions as they were. Raises `NotFound` when one is gone for good; then none is."""
+        with self._database.write() as db:
+            for session_uuid in session_uuids:
+                db.execute(
+                    "UPDATE chat_session SET deleted_at = NULL, purge_at = NULL WHERE session_uuid = ? AND owner = ?",
+                    (session_uuid, user.key),
+                )
+            return [owned_session(db, user, session_uuid) for session_uuid in session_uuids]
+
+    def expired(self, now: datetime) -> list[Expired]:
+        """The hidden sessions whose time to be brought back is over."""
+        with self._database.read() as db:
+            rows = db.execute(
+                """
+                SELECT s.id, s.agent_session,
+                       (SELECT run_id FROM run r WHERE r.session_id = s.id AND r.status IN ('RUNNING', 'WAITING'))
+                FROM chat_session s WHERE s.deleted_at IS NOT NULL AND s.purge_at <= ? ORDER BY s.id
+                """,
+                (utc_text(now),),
+            )
+            return [Expired(*row) for row in rows]
+
+    def purge(self, session_id: int) -> None:
+        """Remove a hidden session and everything below it in one transaction; harmless when it was restored."""
+        with self._database.write() as db:
+            db.execute("UPDATE chat_session SET leaf_id = NULL WHERE id = ? AND deleted_at IS NOT NULL", (session_id,))
+            fail_point("purge.between")
+            db.execute("DELETE FROM chat_session WHERE id = ? AND deleted_at IS NOT NULL", (session_id,))
+
+    def set_status(self, user: User, session_uuids: Sequence[str], status: SessionStatus, now: datetime) -> None:
+        """Archive or bring back many, all of them or none."""
+        with self._database.write() as db:
+            for session_uuid in session_uuids:
+                session = owned_session(db, user, session_uuid)
+                db.execute(
+                    "UPDATE chat_session SET status = ?, updated_at = ? WHERE id = ?",
+                    (status, utc_text(now), session.id),
+                )
 
     def set_agent_session(self, db: sqlite3.Connection, session_id: int, agent_session: str) -> None:
         db.execute("UPDATE chat_session SET agent_session = ? WHERE id = ?", (agent_session, session_id))
@@ -158,6 +220,16 @@ class Sessions:
 
 def owned_session(db: sqlite3.Connection, user: User, session_uuid: str) -> Session:
     """Return the user's session inside a transaction that is already open."""
+    row = db.execute(
+        f"SELECT {SESSION_COLUMNS} FROM chat_session s WHERE {_OWNED}", (session_uuid, user.key)
+    ).fetchone()
+    if row is None:
+        raise NotFound(f"there is no session {session_uuid!r}")
+    return session_from(row)
+
+
+def _last_seen(db: sqlite3.Connection, user: User, session_uuid: str) -> Session:
+    """The last row of the page before, even if it was deleted since."""
     row = db.execute(
         f"SELECT {SESSION_COLUMNS} FROM chat_session s WHERE s.session_uuid = ? AND s.owner = ?",
         (session_uuid, user.key),

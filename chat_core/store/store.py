@@ -7,6 +7,7 @@ from chat_core.store.database import Database
 from chat_core.store.messages import Messages
 from chat_core.store.questions import Questions
 from chat_core.store.runs import Runs
+from chat_core.store.search import Search
 from chat_core.store.sessions import Sessions
 
 
@@ -19,6 +20,7 @@ class Store:
         self.messages = Messages(database)
         self.runs = Runs(database)
         self.questions = Questions(database)
+        self.search = Search(database)
 
     @classmethod
     def open(cls, file: Path) -> "Store":

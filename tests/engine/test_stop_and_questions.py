@@ -130,7 +130,7 @@ def test_deleting_a_session_at_work_leaves_nothing_behind(
     workbench: Workbench, gated_session: Session, gated: GatedRuntime, user: User
 ) -> None:
     run_id, _ = waiting_run(workbench, gated_session, gated, user)
-    workbench.delete_session(user, gated_session.uuid)
+    workbench.delete_session(user, gated_session.uuid, undo_seconds=0)
     gated.wait_until_ended()
     with pytest.raises(NotFound):
         workbench.get_session(user, gated_session.uuid)
