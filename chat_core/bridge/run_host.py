@@ -120,8 +120,11 @@ class _Run:
         status: Literal["running", "waiting", "ended"] = "ended" if ended else "waiting" if waiting else "running"
         return RunSnapshot(run_id=self.request.run_id, status=status, last_seq=self.buffer.last_seq, questions=waiting)
 
-    def release_waiters(self) -> None:
+    def let_go(self) -> None:
+        """Keep only what late readers need: an ended run stays for an hour, its agent and its history must not."""
         with self._changed:
+            self._stop_callbacks.clear()
+            self.request = self.request.model_copy(update={"message": "", "contexts": []})
             self._changed.notify_all()
 
 
@@ -250,7 +253,7 @@ class LocalRunHost:
         finally:
             if not run.buffer.ended:
                 run.emit("error", code="internal", message="The agent stopped without giving an answer.", context={})
-            run.release_waiters()
+            run.let_go()
             run.ended_at = self._clock()
 
     def _count_active(self) -> int:

@@ -1,6 +1,8 @@
 """The run host: numbered events for any reader, questions, stop, limits, ends."""
 
+import gc
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
@@ -15,6 +17,7 @@ from tests.support.runtimes import (
     EchoRuntime,
     GatedRuntime,
     Step,
+    Turn,
     asks,
     asks_approval,
     calls_tool,
@@ -418,3 +421,26 @@ def test_forget_reaches_every_runtime() -> None:
     host.forget("session-1")
 
     assert echo.forgotten == gated.forgotten == ["session-1"]
+
+
+def test_an_ended_run_holds_neither_its_history_nor_what_it_would_have_called() -> None:
+    class Agent:
+        """Stands for what a runtime's stop callback refers to."""
+
+        def interrupt(self) -> None: ...
+
+    agents: list[weakref.ref[Agent]] = []
+
+    def step(turn: Turn) -> None:
+        agent = Agent()
+        agents.append(weakref.ref(agent))
+        turn.control.on_stop(agent.interrupt)
+
+    host, gated = host_of(step)
+    host.start(ask())
+    gated.release()
+    list(host.events("run-1"))
+    host.close(WAIT_SECONDS)
+    gc.collect()
+
+    assert agents[0]() is None

@@ -4,10 +4,10 @@ import logging
 import re
 import threading
 from collections.abc import Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any
 
-from chat_core.bridge.model_catalog import LOCAL_MODEL_ID, Endpoint, LocalModelFailed, ModelCatalog
+from chat_core.bridge.model_catalog import Endpoint, LocalModelFailed, ModelCatalog
 from chat_core.bridge.protocol import ErrorCode, RunControl, RunRequest
 from chat_core.bridge.runtimes.hermes.agent_config import AgentConfig
 from chat_core.bridge.runtimes.hermes.agent_pool import AgentKey, AgentPool, Slot, Stopped, StopSignal, in_thread
@@ -22,6 +22,7 @@ from chat_core.errors import NotFound
 TOUR_TOOLSETS = ("todo", "memory", "skills", "clarify", "terminal")
 MAX_SILENCES = 2
 _INTERRUPT_AGAIN_SECONDS = 0.5
+_QUICK_SECONDS = 0.3
 _NOTES = re.compile(
     r"\s*⚠ Stream stalled mid tool-call \([^)]*\); the action was not executed\."
     r" Ask me to retry if you want to continue\."
@@ -106,10 +107,11 @@ class HermesRuntime:
         return engine
 
     def find_endpoint(self, model_id: str, control: RunControl, stop: StopSignal) -> Endpoint:
-        if model_id == LOCAL_MODEL_ID:
-            control.emit("status", text="Starting the local model", level="info", code="local_model")
+        finding = in_thread(lambda: self._catalog.endpoint(model_id), "find-model")
+        if not wait([finding], _QUICK_SECONDS).done:
+            control.emit("status", text="Getting the model ready", level="info", code="model_starting")
         try:
-            endpoint: Endpoint = stop.wait_for(in_thread(lambda: self._catalog.endpoint(model_id), "find-model"))
+            endpoint: Endpoint = stop.wait_for(finding)
         except NotFound as missing:
             raise RunFailed("unknown_model", missing.message) from None
         except LocalModelFailed as failed:
@@ -223,7 +225,7 @@ class _Turn:
         session = request.agent_session
         folder = self._runtime.folder_of(session)
         self._make_fresh(agent, slot, instructions, folder)
-        before = _token_counts(agent)
+        before = _counts(agent)
         narrator.bind(agent)
         self._control.on_stop(lambda: self._interrupt(agent))
         try:
@@ -271,7 +273,7 @@ class _Turn:
         narrator: Narrator,
         result: Mapping[str, Any],
         history: list[dict[str, Any]],
-        before: dict[str, int],
+        before: dict[str, float],
     ) -> None:
         context = context_of(self._request, history, result.get("messages"), narrator.compacted)
         narrator.finish(result, context["messages"])
@@ -303,16 +305,20 @@ def _final_text(result: Mapping[str, Any], narrator: Narrator) -> str:
     return _NOTES.sub("", text).strip()
 
 
-def _token_counts(agent: Any) -> dict[str, int]:
-    return {name: int(getattr(agent, f"session_{name}", 0) or 0) for name in _TOKENS}
+def _counts(agent: Any) -> dict[str, float]:
+    """Return the tokens and the cost so far; the agent counts over its whole life."""
+    counts = {name: getattr(agent, f"session_{name}", 0) or 0 for name in _TOKENS}
+    return counts | {"cost_usd": float(getattr(agent, "session_estimated_cost_usd", 0.0) or 0.0)}
 
 
-def _usage(agent: Any, endpoint: Endpoint, before: dict[str, int]) -> dict[str, Any]:
-    """Return this run's tokens (the agent counts over its whole life); empty when the model reported none."""
-    after = _token_counts(agent)
-    usage: dict[str, Any] = {name: after[name] - before[name] for name in _TOKENS}
+def _usage(agent: Any, endpoint: Endpoint, before: dict[str, float]) -> dict[str, Any]:
+    """Return what this run used; empty when the model did not report it."""
+    after = _counts(agent)
+    usage: dict[str, Any] = {name: int(after[name] - before[name]) for name in _TOKENS}
     if not any(usage.values()):
         return {}
+    if (cost := after["cost_usd"] - before["cost_usd"]) > 0:
+        usage["cost_usd"] = round(cost, 6)
     compressor = agent.context_compressor
     used = getattr(compressor, "last_prompt_tokens", 0) or 0
     if used > 0:  # -1 right after a compaction
