@@ -82,7 +82,7 @@ class Texts:
         return key in self._texts or key in load_texts(DEFAULT_LOCALE)
 
     def group(self, prefix: str) -> dict[str, str]:
-        """Return all texts whose key starts with `prefix.`, without the prefix: what a component in the browser gets."""
+        """Return the texts under `prefix.`, without the prefix: what a component in the browser gets."""
         start = prefix + "."
         both = {**load_texts(DEFAULT_LOCALE), **self._texts}
         return {key.removeprefix(start): text for key, text in both.items() if key.startswith(start)}
@@ -154,9 +154,9 @@ class Texts:
         return self._date(day, with_year=day.year != today.year)
 
     def row_time(self, moment: datetime, zone: ZoneInfo, now: datetime) -> str:
-        """Return what stands at the right of a list row: the time of day for today, else the day."""
-        day = moment.astimezone(zone).date()
-        return self.clock(moment, zone) if day == now.astimezone(zone).date() else self.day(moment, zone, now)
+        """Return what stands at the right of a list row: the time of day under *Today* and *Yesterday*, else the day."""
+        is_earlier = day_group(moment, zone, now) == "earlier"
+        return self.day(moment, zone, now) if is_earlier else self.clock(moment, zone)
 
     def moment(self, moment: datetime, zone: ZoneInfo, now: datetime) -> str:
         """Return a full time in the viewer's zone: `Yesterday 14:32`, `12 Mar 2025 14:32`; only the time for today."""

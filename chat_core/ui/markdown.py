@@ -4,9 +4,9 @@ Streamlit's Markdown knows more than Markdown: colours, icons, emoji codes, arro
 text of a model or a tool these are accidents. The text is parsed as GitHub's Markdown and written anew, every
 character that could mean something more escaped; code keeps its text to the letter.
 
-What changes on purpose: images become links (nothing is loaded from outside), links that lead anywhere but to the web or
-a mailbox become text, raw HTML becomes text, Mermaid becomes code, `\\(x\\)`, `\\[x\\]` and `$$x$$` become Streamlit's
-maths.
+What changes on purpose: images become links (nothing is loaded from outside), links that lead anywhere but to the web
+or a mailbox become text, raw HTML becomes text, Mermaid becomes code, `\\(x\\)`, `\\[x\\]` and `$$x$$` become
+Streamlit's maths.
 """
 
 import re
@@ -315,7 +315,9 @@ def _fence(code: str, language: str) -> str:
     longest = max((len(run) for run in re.findall(r"`+", code)), default=0)
     ticks = "`" * max(3, longest + 1)
     name = re.sub(r"[^\w+#.-]", "", language)
-    return f"{ticks}{'text' if name.lower() == 'mermaid' else name}\n{code}{'' if not code or code.endswith(chr(10)) else chr(10)}{ticks}"
+    language = "text" if name.lower() == "mermaid" else name
+    end = "" if not code or code.endswith("\n") else "\n"
+    return f"{ticks}{language}\n{code}{end}{ticks}"
 
 
 def _emphasis(sign: str, body: str, before: str) -> str:

@@ -1,0 +1,198 @@
+"""What a click does: one verb of the workbench each. A refusal becomes a notice at the place of the click.
+
+These run as Streamlit callbacks, before the script draws: the page is then drawn once, from what is true afterwards.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+import streamlit as st
+
+from chat_core.errors import ParleyError
+from chat_core.models import Message
+from chat_core.ui.address import go_to_session, linked_message, shown_session
+from chat_core.ui.composer import Refused, sent_value
+from chat_core.ui.view_state import view_state
+from chat_core.ui.viewer import current_viewer
+from chat_core.workbench import process_workbench
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+
+def attempt(place: str, action: Callable[[], T]) -> T | None:
+    """Do `action`; when it is refused, say why at `place` and return None. Earlier notices go."""
+    view = view_state()
+    view.notices.clear()
+    view.copied = None
+    try:
+        return action()
+    except ParleyError as error:
+        view.notices[place] = current_viewer().texts.error(error)
+    except Exception:
+        _log.exception("an action of the page failed")
+        view.notices[place] = current_viewer().texts.t("error.internal")
+    return None
+
+
+def send() -> None:
+    """Take what the composer sent: ask in the session that was on screen, or in a new one."""
+    sent = sent_value()
+    if sent is None:
+        return
+    view = view_state()
+    view.refused = None
+    if ask(sent.text, session_id=sent.session_id, model_id=sent.model_id, skill_folder=sent.skill_folder):
+        view.accepted = sent.nonce
+    else:
+        view.refused = Refused(sent.nonce, view.notices.pop("composer", ""))
+
+
+def ask(text: str, *, session_id: str = "", model_id: str = "", skill_folder: str = "") -> bool:
+    """Ask in a session, or in a new one that is dropped again when the question is refused."""
+    workbench, user = process_workbench(), current_viewer().user
+
+    def act() -> str:
+        session = session_id
+        if not session:
+            session = workbench.create_session(user, model_id=model_id, skill_folder=skill_folder).uuid
+        else:
+            make_linked_branch_active(session)
+        try:
+            workbench.ask(user, session, text, model_id=model_id, skill_folder=skill_folder)
+        except Exception:
+            if not session_id:
+                workbench.delete_session(user, session)
+            raise
+        return session
+
+    asked = attempt("composer", act)
+    # Somebody may have gone to another session while this was on its way: then they stay there.
+    if asked and shown_session() == session_id:
+        go_to_session(asked)
+    return asked is not None
+
+
+def make_linked_branch_active(session_id: str) -> None:
+    """When a link shows another branch than the active one, make it the active one: somebody acts on it now."""
+    message_id = linked_message()
+    if not message_id or session_id != shown_session():
+        return
+    workbench, user = process_workbench(), current_viewer().user
+    by_id = {message.id: message for message in workbench.tree(user, session_id)}
+    at: Message | None = next((message for message in by_id.values() if message.uuid == message_id), None)
+    while at is not None:
+        if not at.is_active and at.role != "SYSTEM":
+            workbench.activate(user, at.uuid)
+        at = by_id.get(at.parent_id) if at.parent_id is not None else None
+
+
+def regenerate(session_id: str, message_id: str, model_key: str = "", skill_key: str = "") -> None:
+    """Answer again; the keys name the selectors of another model and skill, when they were open."""
+    workbench, user = process_workbench(), current_viewer().user
+    model_id = st.session_state.get(model_key) if model_key else None
+    skill_folder = st.session_state.get(skill_key) if skill_key else None
+
+    def act() -> None:
+        make_linked_branch_active(session_id)
+        workbench.regenerate(user, message_id, model_id=model_id, skill_folder=skill_folder)
+        go_to_session(session_id)
+
+    attempt(message_id, act)
+
+
+def continue_run(session_id: str, message_id: str) -> None:
+    workbench, user = process_workbench(), current_viewer().user
+
+    def act() -> None:
+        make_linked_branch_active(session_id)
+        workbench.continue_run(user, message_id)
+        go_to_session(session_id)
+
+    attempt(message_id, act)
+
+
+def answer_message(session_id: str, message_id: str) -> None:
+    """Start the run that a USER message still lacks."""
+    workbench, user = process_workbench(), current_viewer().user
+
+    def act() -> None:
+        make_linked_branch_active(session_id)
+        workbench.run_message(user, message_id)
+        go_to_session(session_id)
+
+    attempt(message_id, act)
+
+
+def show_version(session_id: str, message_id: str) -> None:
+    workbench, user = process_workbench(), current_viewer().user
+
+    def act() -> None:
+        make_linked_branch_active(session_id)
+        workbench.activate(user, message_id)
+        go_to_session(session_id)
+
+    attempt(message_id, act)
+
+
+def begin_edit(message_id: str) -> None:
+    view = view_state()
+    view.notices.clear()
+    view.editing = message_id
+
+
+def cancel_edit() -> None:
+    view = view_state()
+    view.notices.clear()
+    view.editing = None
+
+
+def save_edit(session_id: str, message_id: str, text_key: str) -> None:
+    """Send the new wording as a new version; when it is refused the editor stays open with its text."""
+    workbench, user = process_workbench(), current_viewer().user
+
+    def act() -> bool:
+        make_linked_branch_active(session_id)
+        workbench.edit_and_run(user, message_id, str(st.session_state.get(text_key, "")))
+        go_to_session(session_id)
+        return True
+
+    if attempt(message_id, act):
+        view_state().editing = None
+
+
+def copy_message(message_id: str) -> None:
+    """Hand the message's Markdown to the browser, which puts it on the clipboard."""
+    workbench, user = process_workbench(), current_viewer().user
+    message = attempt(message_id, lambda: workbench.message(user, message_id))
+    if message is not None:
+        view = view_state()
+        view.copy_text, view.copied = message.content, message_id
+        view.copy_count += 1
+
+
+def open_record(message_id: str) -> None:
+    view_state().opened_records.add(message_id)
+
+
+def load_earlier(session_id: str) -> None:
+    windows = view_state().earlier_windows
+    windows[session_id] = windows.get(session_id, 0) + 1
+
+
+def reset_context(session_id: str) -> None:
+    workbench, user = process_workbench(), current_viewer().user
+    attempt("composer", lambda: workbench.reset(user, session_id))
+
+
+def stop_run(run_id: str) -> None:
+    workbench, user = process_workbench(), current_viewer().user
+    attempt("composer", lambda: workbench.stop(user, run_id))
+
+
+def answer_question(run_id: str, question_id: str, choice: str = "", text_key: str = "") -> None:
+    """Answer a question of the agent from the page itself (the live panel answers through the API)."""
+    workbench, user = process_workbench(), current_viewer().user
+    answer = choice or str(st.session_state.get(text_key, ""))
+    attempt(question_id, lambda: workbench.answer(user, run_id, question_id, answer))

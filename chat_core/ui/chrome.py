@@ -1,0 +1,150 @@
+"""What every page has round it: title, icon, style, the browser's small services, the language."""
+
+from functools import cache
+from pathlib import Path
+
+import streamlit as st
+from streamlit.components.v2.types import ComponentRenderer
+
+from chat_core.i18n import LOCALES
+from chat_core.ui.components import ASSETS
+from chat_core.ui.view_state import view_state
+from chat_core.ui.viewer import LANGUAGE_COOKIE, Viewer, choose_language
+
+_STYLE = Path(__file__).parent / "assets" / "page.css"
+_LANGUAGE_KEY = "language"
+
+# Copying must begin inside the click: a browser lets a page write to the clipboard only then. The click promises a
+# text, and the script run that it causes delivers it.
+_SERVICES = """
+const services = (globalThis[Symbol.for("parley.services")] ??= { copied: 0, scrolled: "", ended: "", deliver: null });
+
+function onClick(event) {
+  const button = event.target.closest?.('[class*="st-key-copy-"] button');
+  if (!button || !navigator.clipboard?.write || !window.ClipboardItem) return;
+  const text = new Promise((resolve, reject) => {
+    services.deliver = (value) => resolve(new Blob([value], { type: "text/plain" }));
+    setTimeout(() => reject(new Error("no text came")), 4000);
+  });
+  navigator.clipboard.write([new ClipboardItem({ "text/plain": text })]).catch(() => { services.deliver = null; });
+}
+
+function copy(text) {
+  if (services.deliver) {
+    services.deliver(text);
+    services.deliver = null;
+    return;
+  }
+  const box = document.createElement("textarea");
+  box.value = text;
+  document.body.append(box);
+  box.select();
+  document.execCommand("copy");
+  box.remove();
+}
+
+// A conversation opens at its end, and stays there while its last pieces are still being drawn.
+function toTheEnd() {
+  const main = document.querySelector('[data-testid="stMain"]');
+  if (!main) return;
+  let left = 30;
+  const stop = () => { left = 0; };
+  const events = ["wheel", "touchstart", "keydown", "pointerdown"];
+  events.forEach((name) => main.addEventListener(name, stop, { once: true, passive: true }));
+  const step = () => {
+    if (left <= 0) {
+      events.forEach((name) => main.removeEventListener(name, stop));
+      return;
+    }
+    left -= 1;
+    main.scrollTop = main.scrollHeight;
+    setTimeout(step, 50);
+  };
+  step();
+}
+
+export default function ({ data }) {
+  if (!services.listening) {
+    services.listening = true;
+    document.addEventListener("click", onClick, true);
+  }
+  document.documentElement.lang = data.language;
+  if (data.remember) {
+    document.cookie = `${data.cookie}=${data.remember}; path=/; max-age=31536000; SameSite=Lax`;
+  }
+  if (data.copy_count > services.copied) {
+    services.copied = data.copy_count;
+    copy(data.copy_text);
+  } else if (data.copy_count < services.copied) {
+    services.copied = data.copy_count;
+  }
+  if (data.scroll_to && data.scroll_to !== services.scrolled) {
+    services.scrolled = data.scroll_to;
+    let tries = 0;
+    const look = () => {
+      const place = document.querySelector(`[class*="-linked-${data.scroll_to}"]`);
+      if (place) place.scrollIntoView({ block: "center" });
+      else if ((tries += 1) < 40) setTimeout(look, 50);
+    };
+    look();
+  } else if (!data.scroll_to) {
+    services.scrolled = "";
+    if (data.end_of && data.end_of !== services.ended) toTheEnd();
+  }
+  services.ended = data.end_of;
+}
+"""
+
+
+def set_page(title: str) -> None:
+    """Name the page in the browser's tab; before anything else is drawn."""
+    st.set_page_config(
+        page_title=title, page_icon=str(ASSETS / "favicon.png"), layout="centered", initial_sidebar_state="auto"
+    )
+
+
+def draw_style() -> None:
+    st.html(_STYLE)
+
+
+def draw_services(viewer: Viewer, scroll_to: str = "", end_of: str = "") -> None:
+    """Mount what only the browser can do: clipboard, cookie, scrolling. It shows nothing.
+
+    The page scrolls to the message `scroll_to`, else to its end each time `end_of` names something new.
+    """
+    view = view_state()
+    with st.container(key="services", height=1):
+        _services()(
+            key="page-services",
+            data={
+                "language": viewer.texts.locale,
+                "remember": view.language,
+                "cookie": LANGUAGE_COOKIE,
+                "copy_text": view.copy_text,
+                "copy_count": view.copy_count,
+                "scroll_to": scroll_to,
+                "end_of": end_of,
+            },
+        )
+
+
+@cache
+def _services() -> ComponentRenderer:
+    return st.components.v2.component("parley_services", js=_SERVICES)
+
+
+def draw_language(viewer: Viewer) -> None:
+    """Let the viewer choose the language; each is named in itself."""
+    st.menu_button(
+        LOCALES[viewer.texts.locale],
+        list(LOCALES),
+        key=_LANGUAGE_KEY,
+        type="tertiary",
+        icon=":material/translate:",
+        format_func=lambda locale: LOCALES[locale],
+        on_click=_language_chosen,
+    )
+
+
+def _language_chosen() -> None:
+    choose_language(str(st.session_state.get(_LANGUAGE_KEY, "")))

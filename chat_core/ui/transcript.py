@@ -1,0 +1,371 @@
+"""The conversation: the messages of one branch, each with its activity line, its versions and its actions."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import streamlit as st
+
+from chat_core.bridge.protocol import ModelChoice, SkillChoice
+from chat_core.models import Activity, Branch, BranchMessage, Message, RunState, Session
+from chat_core.ui import actions
+from chat_core.ui.fallback_panel import draw_fallback_panel
+from chat_core.ui.live_panel import live_panel, record_panel
+from chat_core.ui.markdown import plain, safe_markdown
+from chat_core.ui.view_state import view_state
+from chat_core.ui.viewer import Viewer
+
+WINDOW = 80
+"""Messages shown at first, and added by each *Load earlier*: 40 turns."""
+
+_ACTIVE = ("PENDING", "RUNNING", "WAITING")
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What a message can be answered with."""
+
+    models: Sequence[ModelChoice]
+    skills: Sequence[SkillChoice]
+
+    def model_label(self, model_id: str) -> str:
+        return next((model.label for model in self.models if model.id == model_id), model_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """One session as it is shown now."""
+
+    session: Session
+    branch: Branch
+    run: RunState | None
+    activities: Mapping[str, Activity]
+    choices: Choices
+    linked_message: str
+
+    @property
+    def is_other_branch(self) -> bool:
+        """A link leads to a branch that is not the active one."""
+        return any(not item.message.is_active and item.message.role != "SYSTEM" for item in self.branch.messages)
+
+
+def draw_transcript(viewer: Viewer, conversation: Conversation) -> None:
+    """Draw the branch, oldest message first."""
+    t, branch = viewer.texts, conversation.branch
+    if branch.has_more:
+        with st.container(key="load-earlier", horizontal_alignment="center"):
+            st.button(
+                t.t("chat.load_earlier"),
+                key="earlier",
+                type="tertiary",
+                icon=":material/expand_less:",
+                on_click=actions.load_earlier,
+                args=(conversation.session.uuid,),
+            )
+    last = len(branch.messages) - 1
+    for at, item in enumerate(branch.messages):
+        message = item.message
+        if message.role == "SYSTEM":
+            _draw_divider(viewer, message)
+            continue
+        linked = "linked-" if message.uuid == conversation.linked_message else ""
+        role = "user" if message.role == "USER" else "agent"
+        with st.container(key=f"{role}-{linked}{message.uuid}", gap="small"):
+            if message.role == "USER":
+                _draw_question(viewer, conversation, item, is_last=at == last)
+            else:
+                _draw_answer(viewer, conversation, item)
+            _draw_notice(message.uuid)
+
+
+def _draw_divider(viewer: Viewer, message: Message) -> None:
+    if message.status == "RESET":
+        with st.container(key=f"divider-{message.uuid}"):
+            st.caption(viewer.texts.t("message.reset"))
+        return
+    with (
+        st.container(key=f"divider-summary-{message.uuid}"),
+        st.expander(viewer.texts.t("message.summary"), type="compact", key=f"summary-{message.uuid}"),
+    ):
+        st.markdown(safe_markdown(message.content), anchors=False)
+
+
+def _draw_question(viewer: Viewer, conversation: Conversation, item: BranchMessage, is_last: bool) -> None:
+    t, message, session_id = viewer.texts, item.message, conversation.session.uuid
+    if view_state().editing == message.uuid:
+        _draw_editor(viewer, session_id, message)
+        return
+    with st.container(key=f"bubble-{message.uuid}"):
+        st.markdown(safe_markdown(message.content, line_breaks=True), anchors=False)
+    with st.container(key=f"actions-user-{message.uuid}", horizontal=True, gap="small", vertical_alignment="center"):
+        _draw_versions(viewer, session_id, item)
+        if conversation.run is None:
+            st.button(
+                t.t("message.edit"),
+                key=f"edit-{message.uuid}",
+                type="tertiary",
+                icon=":material/edit:",
+                on_click=actions.begin_edit,
+                args=(message.uuid,),
+            )
+        _draw_time(viewer, message)
+    if is_last and conversation.run is None:
+        with st.container(key=f"unanswered-{message.uuid}", horizontal=True, vertical_alignment="center"):
+            st.caption(t.t("message.unanswered"), width="content")
+            st.button(
+                t.t("message.answer_this"),
+                key=f"run-{message.uuid}",
+                on_click=actions.answer_message,
+                args=(session_id, message.uuid),
+            )
+
+
+def _draw_editor(viewer: Viewer, session_id: str, message: Message) -> None:
+    t, key = viewer.texts, f"edited-{message.uuid}"
+    with st.container(key=f"editor-{message.uuid}"):
+        st.text_area(
+            t.t("message.edit_label"), value=message.content, key=key, height="content", label_visibility="collapsed"
+        )
+        with st.container(horizontal=True, gap="small", horizontal_alignment="right"):
+            st.button(
+                t.t("message.cancel"), key=f"cancel-{message.uuid}", type="tertiary", on_click=actions.cancel_edit
+            )
+            st.button(
+                t.t("message.save_and_send"),
+                key=f"save-{message.uuid}",
+                type="primary",
+                on_click=actions.save_edit,
+                args=(session_id, message.uuid, key),
+            )
+
+
+def _draw_answer(viewer: Viewer, conversation: Conversation, item: BranchMessage) -> None:
+    message, run = item.message, conversation.run
+    if run is not None and run.message_uuid == message.uuid:
+        _draw_run(viewer, run)
+        _draw_version_row(viewer, conversation, item)
+        return
+    _draw_activity(viewer, conversation, message)
+    if message.content.strip():
+        st.markdown(safe_markdown(message.content), anchors=False)
+    elif message.status == "SUCCESS":
+        st.caption(viewer.texts.t("message.empty"))
+    elif message.status in _ACTIVE:
+        st.caption(viewer.texts.t("message.working"))
+    _draw_end(viewer, conversation, message)
+    _draw_answer_actions(viewer, conversation, item)
+
+
+def _draw_run(viewer: Viewer, run: RunState) -> None:
+    view = view_state()
+    is_offline = run.run_id in view.offline_runs
+    live_panel(
+        run,
+        texts=viewer.texts.group("panel"),
+        base=viewer.base,
+        on_offline=lambda: view.offline_runs.add(run.run_id),
+        on_online=lambda: view.offline_runs.discard(run.run_id),
+        fallback=is_offline,
+    )
+    if is_offline:
+        draw_fallback_panel(run)
+
+
+def activity_line(viewer: Viewer, message: Message, activity: Activity | None, choices: Choices) -> str:
+    """Return the one line that says what the agent did, as plain text."""
+    t = viewer.texts
+    parts = []
+    if activity is not None:
+        if activity.thinking_ms >= 100:
+            parts.append(t.t("activity.thought", duration=t.duration(activity.thinking_ms)))
+        if activity.tool_calls:
+            parts.append(t.n("activity.tools", activity.tool_calls))
+        if activity.tool_errors:
+            parts.append(t.n("activity.errors", activity.tool_errors))
+        if activity.todos_total:
+            parts.append(t.t("activity.todos", done=activity.todos_done, total=activity.todos_total))
+    if message.model_id:
+        parts.append(choices.model_label(message.model_id))
+    tokens = _tokens(message)
+    if tokens:
+        parts.append(t.t("activity.tokens", count=t.count(tokens)))
+    return " · ".join(parts) or t.t("activity.open")
+
+
+def _draw_activity(viewer: Viewer, conversation: Conversation, message: Message) -> None:
+    line = activity_line(viewer, message, conversation.activities.get(message.uuid), conversation.choices)
+    if message.uuid in view_state().opened_records:
+        record_panel(message, line=line, texts=viewer.texts.group("panel"), base=viewer.base, opened=True)
+        return
+    st.button(
+        plain(line),
+        key=f"activity-{message.uuid}",
+        type="tertiary",
+        icon=":material/chevron_right:",
+        width="stretch",
+        on_click=actions.open_record,
+        args=(message.uuid,),
+    )
+
+
+def _draw_end(viewer: Viewer, conversation: Conversation, message: Message) -> None:
+    """Say why an answer is not whole, and what can be done about it."""
+    if message.status not in ("FAILED", "STOPPED", "INTERRUPTED"):
+        return
+    t, session_id = viewer.texts, conversation.session.uuid
+    with st.container(key=f"end-{message.status.lower()}-{message.uuid}", gap="small"):
+        icon = {"FAILED": "error", "STOPPED": "stop_circle", "INTERRUPTED": "power_off"}[message.status]
+        words = plain(end_words(viewer, message))
+        st.markdown(f":material/{icon}: {words}")
+        if conversation.run is None:
+            with st.container(horizontal=True, gap="small"):
+                if message.status != "FAILED":
+                    st.button(
+                        t.t("message.continue"),
+                        key=f"continue-{message.uuid}",
+                        icon=":material/play_arrow:",
+                        on_click=actions.continue_run,
+                        args=(session_id, message.uuid),
+                    )
+                st.button(
+                    t.t("message.regenerate"),
+                    key=f"again-{message.uuid}",
+                    icon=":material/refresh:",
+                    on_click=actions.regenerate,
+                    args=(session_id, message.uuid),
+                )
+        if message.error is not None:
+            with st.expander(t.t("message.details"), type="compact", key=f"details-{message.uuid}"):
+                st.caption(plain(t.t("message.code", code=message.error.code)))
+                if plain(message.error.message) not in words:
+                    st.code(message.error.message, language=None, wrap_lines=True)
+
+
+def end_words(viewer: Viewer, message: Message) -> str:
+    """Return the sentence that says how the run ended: in the viewer's language where we have the words."""
+    t = viewer.texts
+    if message.error is None or not message.error.message:
+        if message.status == "STOPPED":
+            return t.t("message.stopped_kept")
+        return t.t("message.failed" if message.status == "FAILED" else "message.interrupted")
+    key = f"run_error.{message.error.code}"
+    if t.locale != "en" and t.has(key):
+        return t.t(key)
+    start = {"STOPPED": "message.stopped", "INTERRUPTED": "message.interrupted"}.get(message.status)
+    sentence = message.error.message
+    return sentence if start is None or sentence.startswith(t.t(start)) else f"{t.t(start)} {sentence}"
+
+
+def _draw_answer_actions(viewer: Viewer, conversation: Conversation, item: BranchMessage) -> None:
+    t, message, session_id = viewer.texts, item.message, conversation.session.uuid
+    with st.container(key=f"actions-agent-{message.uuid}", horizontal=True, gap="small", vertical_alignment="center"):
+        _draw_versions(viewer, session_id, item)
+        if message.content.strip():
+            copied = view_state().copied == message.uuid
+            st.button(
+                t.t("message.copied" if copied else "message.copy"),
+                key=f"copy-{message.uuid}",
+                type="tertiary",
+                icon=":material/check:" if copied else ":material/content_copy:",
+                on_click=actions.copy_message,
+                args=(message.uuid,),
+            )
+        if conversation.run is None and message.status == "SUCCESS":
+            st.button(
+                t.t("message.regenerate"),
+                key=f"regenerate-{message.uuid}",
+                type="tertiary",
+                icon=":material/refresh:",
+                on_click=actions.regenerate,
+                args=(session_id, message.uuid),
+            )
+            _draw_regenerate_menu(viewer, conversation, message)
+        _draw_time(viewer, message)
+
+
+def _draw_regenerate_menu(viewer: Viewer, conversation: Conversation, message: Message) -> None:
+    """Offer another model or skill for this one answer; its body is drawn only while it is open."""
+    t, choices = viewer.texts, conversation.choices
+    if not choices.models and not choices.skills:
+        return
+    menu = st.popover(
+        t.t("message.regenerate_with"),
+        key=f"regenerate-with-{message.uuid}",
+        type="tertiary",
+        icon=":material/tune:",
+        on_change="rerun",
+    )
+    if not menu.open:
+        return
+    models = ["", *(model.id for model in choices.models)]
+    skills = ["", *(skill.folder for skill in choices.skills)]
+    names = {skill.folder: skill.name for skill in choices.skills}
+    model_key, skill_key = f"model-{message.uuid}", f"skill-{message.uuid}"
+    with menu:
+        st.selectbox(
+            t.t("chat.model"),
+            models,
+            index=models.index(message.model_id) if message.model_id in models else 0,
+            format_func=lambda model_id: choices.model_label(model_id) if model_id else t.t("chat.default_model"),
+            key=model_key,
+        )
+        st.selectbox(
+            t.t("chat.skill"),
+            skills,
+            index=skills.index(message.skill_folder) if message.skill_folder in skills else 0,
+            format_func=lambda folder: names.get(folder, folder) if folder else t.t("chat.no_skill"),
+            key=skill_key,
+        )
+        st.button(
+            t.t("message.regenerate"),
+            key=f"regenerate-now-{message.uuid}",
+            type="primary",
+            on_click=actions.regenerate,
+            args=(conversation.session.uuid, message.uuid, model_key, skill_key),
+        )
+
+
+def _draw_version_row(viewer: Viewer, conversation: Conversation, item: BranchMessage) -> None:
+    if item.version_count > 1:
+        with st.container(key=f"actions-live-{item.message.uuid}", horizontal=True, gap="small"):
+            _draw_versions(viewer, conversation.session.uuid, item)
+
+
+def _draw_versions(viewer: Viewer, session_id: str, item: BranchMessage) -> None:
+    """Draw `‹ 2/3 ›` when the message has siblings."""
+    if item.version_count < 2:
+        return
+    t, at = viewer.texts, item.version_index - 1
+    with st.container(
+        key=f"versions-{item.message.uuid}", horizontal=True, width="content", gap=None, vertical_alignment="center"
+    ):
+        for name, icon, target in (("previous", "chevron_left", at - 1), ("next", "chevron_right", at + 1)):
+            if name == "next":
+                count = t.t("message.version", index=item.version_index, count=item.version_count)
+                st.markdown(plain(count), width="content")
+            exists = 0 <= target < item.version_count
+            st.button(
+                t.t(f"message.{name}"),
+                key=f"{name}-{item.message.uuid}",
+                type="tertiary",
+                icon=f":material/{icon}:",
+                disabled=not exists,
+                on_click=actions.show_version,
+                args=(session_id, item.sibling_uuids[target] if exists else ""),
+            )
+
+
+def _draw_time(viewer: Viewer, message: Message) -> None:
+    moment = message.completed_at or message.created_at
+    st.caption(plain(viewer.texts.moment(moment, viewer.zone, viewer.now)), width="content")
+
+
+def _draw_notice(place: str) -> None:
+    words = view_state().notices.get(place)
+    if words:
+        with st.container(key=f"notice-{place}"):
+            st.markdown(f":material/info: {plain(words)}")
+
+
+def _tokens(message: Message) -> int:
+    usage = message.usage or {}
+    return sum(value for name in ("input_tokens", "output_tokens") if isinstance(value := usage.get(name), int))

@@ -1,0 +1,35 @@
+"""Every page passes here: its frame, the sidebar, and which page is shown."""
+
+from pathlib import Path
+
+import streamlit as st
+
+from chat_core.errors import StoreUnavailable
+from chat_core.ui.chrome import draw_style, set_page
+from chat_core.ui.markdown import plain
+from chat_core.ui.sidebar import draw_sidebar
+from chat_core.ui.viewer import current_viewer
+from chat_core.workbench import process_workbench
+
+viewer = current_viewer()
+t = viewer.texts
+set_page(t.t("app.name"))
+draw_style()
+
+folder = Path(__file__).parent
+chat = st.Page(folder / "chat.py", title=t.t("nav.chat"), default=True)
+others = [
+    st.Page(folder / f"{name}.py", title=t.t(f"nav.{name}"), url_path=name)
+    for name in ("analytics",)
+    if (folder / f"{name}.py").exists()
+]
+page = st.navigation([chat, *others], position="hidden")
+
+try:
+    workbench = process_workbench()
+except StoreUnavailable as error:
+    st.error(plain(t.t("app.not_started", reason=error.message)))
+    st.stop()
+
+draw_sidebar(viewer, workbench, chat, others)
+page.run()

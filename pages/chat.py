@@ -1,0 +1,86 @@
+"""The chat page: one conversation, and the box to write in."""
+
+import streamlit as st
+
+from chat_core.errors import NotFound
+from chat_core.ui import actions
+from chat_core.ui.address import keep_in_address_bar, linked_message, open_session
+from chat_core.ui.bridge_notice import draw_bridge_notice
+from chat_core.ui.chrome import draw_services
+from chat_core.ui.composer import composer
+from chat_core.ui.first_screen import draw_first_screen
+from chat_core.ui.markdown import plain
+from chat_core.ui.transcript import WINDOW, Choices, Conversation, draw_transcript
+from chat_core.ui.view_state import view_state
+from chat_core.ui.viewer import current_viewer
+from chat_core.workbench import process_workbench
+
+viewer, view, workbench = current_viewer(), view_state(), process_workbench()
+t, user = viewer.texts, viewer.user
+
+session, is_unknown = open_session(workbench, user)
+is_ready = workbench.bridge_state().status == "ready"
+choices = Choices(workbench.models(user), workbench.skills(user)) if is_ready else Choices([], [])
+run = workbench.active_run(user, session.uuid) if session else None
+shown = session.uuid if session else ""
+if view.last_session != shown:
+    view.last_session = shown
+    keep_in_address_bar()
+
+linked, conversation, is_message_unknown = linked_message(), None, False
+if session:
+    windows = 1 + view.earlier_windows.get(session.uuid, 0)
+    try:
+        branch = workbench.branch(user, session.uuid, limit=WINDOW * windows, message=linked or None)
+    except NotFound:
+        branch, linked, is_message_unknown = workbench.branch(user, session.uuid, limit=WINDOW * windows), "", True
+    answers = [item.message.uuid for item in branch.messages if item.message.role == "ASSISTANT"]
+    activities = workbench.activities(user, session.uuid, answers)
+    conversation = Conversation(session, branch, run, activities, choices, linked)
+    if workbench.session_row(user, session.uuid).unseen:
+        workbench.mark_seen(user, session.uuid)
+
+if is_unknown:
+    with st.container(key="notice-unknown"):
+        st.markdown(f":material/info: {plain(t.t('chat.unknown_session'))}")
+if is_message_unknown:
+    with st.container(key="notice-unknown-message"):
+        st.markdown(f":material/info: {plain(t.t('chat.unknown_message'))}")
+if conversation and conversation.is_other_branch:
+    with st.container(key="notice-branch", horizontal=True, vertical_alignment="center"):
+        st.markdown(f":material/alt_route: {plain(t.t('chat.other_branch'))}", width="content")
+        st.button(t.t("chat.back_to_active"), key="to-active", on_click=actions.go_to_session, args=(session.uuid,))
+
+if conversation and conversation.branch.messages:
+    with st.container(key="transcript", gap="medium"):
+        draw_transcript(viewer, conversation)
+elif not is_unknown:
+    draw_first_screen(viewer, choices, workbench.settings.models_file, shown)
+
+end_of = f"{session.uuid} {view.accepted}" if session else ""
+draw_services(viewer, scroll_to=linked, end_of=end_of)
+
+with st.bottom, st.container(key="bottom", gap="small"):
+    draw_bridge_notice(viewer, workbench)
+    if "composer" in view.notices:
+        with st.container(key="notice-composer"):
+            st.markdown(f":material/info: {plain(view.notices['composer'])}")
+    model_id = session.model_id if session else ""
+    composer(
+        session_id=shown,
+        models=choices.models,
+        skills=choices.skills,
+        model_id=model_id,
+        skill_folder=session.skill_folder if session else "",
+        run=run,
+        accepted=view.accepted,
+        refused=view.refused,
+        texts=t.group("composer"),
+        on_send=actions.send,
+        base=viewer.base,
+    )
+    kind = next(
+        (model.kind for model in choices.models if model.id == model_id or (model.is_default and not model_id)), ""
+    )
+    if kind in ("local", "tour"):
+        st.caption(t.t(f"model.{kind}_hint"))
