@@ -143,7 +143,7 @@ def _run_checks(arguments: Sequence[str]) -> int:
     for command in (["ruff", "format", "--check", "."], ["ruff", "check", "."], ["mypy"]):
         print(f"--- {' '.join(command)}", flush=True)
         if subprocess.run([python, "-m", *command], check=False).returncode:
-            failed.append(command[0])
+            failed.append(" ".join(command[:2]))
     if failed:
         print(f"Found something: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
