@@ -109,7 +109,11 @@ def main() -> int:
     redaction = Redaction(known_secrets)
     _set_up_logging(settings, redaction)
     sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  (hermes-agent prints what it should not)
-    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    try:
+        settings.data_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        _log.error("the data folder %s cannot be made: %s", settings.data_dir, error.strerror)
+        return _EXIT_WRONG_SETTING
     try:
         listening = _listen(settings)
     except OSError as error:
@@ -118,7 +122,7 @@ def main() -> int:
     port = listening.getsockname()[1]
     local = LocalModel(settings.data_dir / "models", settings.data_dir / "logs" / "local-model.log")
     catalog = ModelCatalog(
-        settings.models_file, settings.environment, local, f"http://127.0.0.1:{port}/tour/v1", tour_key
+        settings.models_file, settings.environment, local, f"http://{_own_host(settings)}:{port}/tour/v1", tour_key
     )
     redaction.also(catalog.secrets)
     prepare_environment(settings, catalog.key_variables())
@@ -163,6 +167,13 @@ def _listen(settings: BridgeSettings) -> socket.socket:
     listening.bind((settings.host, settings.port))
     listening.set_inheritable(False)
     return listening
+
+
+def _own_host(settings: BridgeSettings) -> str:
+    """Return the host under which this process reaches itself."""
+    if settings.host in {"0.0.0.0", "::", "localhost"}:  # noqa: S104
+        return "127.0.0.1"
+    return f"[{settings.host}]" if ":" in settings.host else settings.host
 
 
 def _on_listening(settings: BridgeSettings, port: int, runtime: HermesRuntime) -> None:

@@ -1,9 +1,11 @@
 """Writes hermes-agent's `config.yaml`: what must be off, and how large each model's context is.
 
-Settings of ours win; whatever else stands in the file stays. `AIAgent` refuses contexts below 64,000 tokens, so
-smaller models are announced with that size; `max_tokens` and the small prompt keep them within their real one.
+Settings of ours win; whatever else stands in the file stays; a file that cannot be read is put aside.
+`AIAgent` refuses contexts below 64,000 tokens, so smaller models are announced with that size; `max_tokens` and
+the small prompt keep them within their real one.
 """
 
+import logging
 import os
 import threading
 from collections.abc import Iterable
@@ -22,6 +24,8 @@ _HINT = (
     "You answer inside Parley, a chat page in a browser. Full Markdown is rendered: headings, lists, tables, "
     "fenced code blocks with a language. Answer in the language of the question."
 )
+
+_log = logging.getLogger("parley.bridge.agent_config")
 
 
 class AgentConfig:
@@ -82,7 +86,12 @@ class AgentConfig:
 def _read(path: Path) -> dict[str, Any]:
     try:
         content = yaml.safe_load(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+    except FileNotFoundError:
+        return {}
+    except (UnicodeDecodeError, yaml.YAMLError):
+        aside = path.with_name(path.name + ".unreadable")
+        os.replace(path, aside)
+        _log.warning("%s could not be read; it is now %s", path.name, aside.name)
         return {}
     return content if isinstance(content, dict) else {}
 
