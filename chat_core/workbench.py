@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
+from chat_core.analytics.analytics import Analytics
 from chat_core.bridge.client import BridgeClient
 from chat_core.bridge.process import Bridge, BridgeState, bridge_for
 from chat_core.bridge.protocol import MemoryText, ModelChoice, RunHost, RunRequest, SkillChoice
@@ -27,6 +28,8 @@ from chat_core.errors import (
     TooLarge,
 )
 from chat_core.event_bus import EventBus
+from chat_core.exports.json_file import json_of, read_file, record_of
+from chat_core.exports.markdown import markdown_of
 from chat_core.fail_point import fail_point
 from chat_core.log_writer import LogWriter
 from chat_core.models import (
@@ -93,6 +96,7 @@ class Workbench:
         self._writer = LogWriter(store, self._bus, _now)
         self._pool = RunPool(store, self._writer, self._bus, self._host, _now, settings.max_active_runs)
         self._choices = _Choices(self._client)
+        self.analytics = Analytics(settings)
         self._closed = threading.Event()
         self._upkeep = Upkeep([Duty("purge", PURGE_EVERY_SECONDS, 0.0, lambda _: self._purge(_now()))])
 
@@ -117,6 +121,7 @@ class Workbench:
         self._pool.join(1.0)
         self._writer.close()
         self._upkeep.close()
+        self.analytics.close()
         self.store.close()
 
     # -- sessions ------------------------------------------------------------------------------------------------
@@ -213,6 +218,31 @@ class Workbench:
     def archive_sessions(self, user: User, session_ids: Sequence[str], status: SessionStatus = "ARCHIVED") -> None:
         """Archive many sessions, or with `ACTIVE` bring them back: all of them or none."""
         self.store.sessions.set_status(user, session_ids, status, _now())
+
+    def export(
+        self,
+        user: User,
+        session_id: str,
+        file_format: Literal["md", "json"] = "md",
+        branch: Literal["active", "all"] | None = None,
+    ) -> str:
+        """Return the session as the text of a file; without `branch` Markdown holds the active one, JSON all."""
+        record = self.store.transfer.read(user, session_id)
+        if file_format == "json":
+            return json_of(record, whole_tree=branch != "active")
+        return markdown_of(record, whole_tree=branch == "all")
+
+    def import_session(self, user: User, data: bytes | str) -> tuple[Session, bool]:
+        """Store the session of a JSON export under new ids and say whether it is new.
+
+        The same content again is the same session; when that was deleted a moment ago, it is brought back.
+        Raises `InvalidInput` with what is wrong with the file.
+        """
+        record = record_of(read_file(data), user)
+        created = self.store.transfer.insert(user, record)
+        if not created:
+            self.store.sessions.restore(user, [record.session.uuid])
+        return self.store.sessions.get(user, record.session.uuid), created
 
     def mark_seen(self, user: User, session_id: str) -> None:
         """Remember that the user has looked at the session: its unseen dot goes."""

@@ -118,7 +118,7 @@ def _query_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
         return []
     schema = endpoint.query_model.model_json_schema()
     return [
-        {"name": name, "in": "query", "required": False, "schema": item}
+        {"name": name, "in": "query", "required": name in schema.get("required", []), "schema": item}
         for name, item in schema.get("properties", {}).items()
     ]
 

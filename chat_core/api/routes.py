@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from chat_core.api import choices, messages, runs, sessions
+from chat_core.api import choices, messages, runs, sessions, transfer
 from chat_core.api.assets import Assets
 from chat_core.api.endpoint import Endpoint, GetWorkbench, method_refused, routes_of
 from chat_core.api.errors import error_response
@@ -27,7 +27,13 @@ STREAM_PATH = "/runs/{run_id}/stream"
 # Built from frontend/ and shipped.
 ASSETS_FOLDER = Path(__file__).parents[1] / "ui" / "assets"
 
-ENDPOINTS: tuple[Endpoint, ...] = (*sessions.ENDPOINTS, *runs.ENDPOINTS, *messages.ENDPOINTS, *choices.ENDPOINTS)
+ENDPOINTS: tuple[Endpoint, ...] = (
+    *transfer.ENDPOINTS,
+    *sessions.ENDPOINTS,
+    *runs.ENDPOINTS,
+    *messages.ENDPOINTS,
+    *choices.ENDPOINTS,
+)
 
 
 def api_routes(

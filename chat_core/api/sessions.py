@@ -7,6 +7,9 @@ from chat_core.api.wire import (
     MessageQuery,
     MessageWindow,
     ResetOptions,
+    SearchHitView,
+    SearchQuery,
+    SearchResult,
     SessionChange,
     SessionCreated,
     SessionDraft,
@@ -67,8 +70,19 @@ def change_session(call: Call, body: SessionChange) -> SessionView:
 
 
 def delete_session(call: Call) -> None:
-    """Stop the session's run and delete everything of the session."""
+    """Stop the session's run and delete the session; for some seconds it can be restored."""
     call.workbench.delete_session(call.user, call.ids["session_id"])
+
+
+def restore_session(call: Call) -> SessionView:
+    """Bring back a session that was deleted a moment ago."""
+    return SessionView.of(call.workbench.restore_session(call.user, call.ids["session_id"]))
+
+
+def search(call: Call, query: SearchQuery) -> SearchResult:
+    """Find titles and messages that hold a text, newest first."""
+    page = call.workbench.search(call.user, query.q, limit=query.limit, before=query.before)
+    return SearchResult(hits=[SearchHitView.of(hit) for hit in page.hits], next_before=page.next_before)
 
 
 def reset_session(call: Call, body: ResetOptions) -> MarkerCreated:
@@ -110,8 +124,10 @@ ENDPOINTS = (
     Endpoint("GET", "/sessions/{session_id}", get_session),
     Endpoint("PATCH", "/sessions/{session_id}", change_session),
     Endpoint("DELETE", "/sessions/{session_id}", delete_session, status=204),
+    Endpoint("POST", "/sessions/{session_id}/restore", restore_session),
     Endpoint("POST", "/sessions/{session_id}/reset", reset_session, status=201, errors=(409,)),
     Endpoint("POST", "/sessions/{session_id}/seen", mark_session_seen, status=204),
     Endpoint("GET", "/sessions/{session_id}/messages", list_messages),
     Endpoint("GET", "/sessions/{session_id}/tree", get_tree),
+    Endpoint("GET", "/search", search),
 )

@@ -17,6 +17,7 @@ from chat_core.models import (
     Role,
     RunState,
     RunStatus,
+    SearchHit,
     Session,
     SessionRow,
     SessionStatus,
@@ -463,4 +464,49 @@ class HealthAnswer(Answer):
 
 class ExportQuery(Query):
     format: Literal["md", "json"] = "md"
-    branch: Literal["active", "all"] = "active"
+    branch: Literal["active", "all"] | None = Field(
+        default=None, description="Without it Markdown holds the active branch, JSON the whole tree."
+    )
+
+
+class SessionImported(Answer):
+    session_id: str
+    created: bool = Field(description="False when this content had been imported before.")
+
+
+# -- search ------------------------------------------------------------------------------------------------------
+
+
+class SearchQuery(Query):
+    q: str = Field(max_length=1_000)
+    before: str | None = Field(default=None, max_length=200)
+    limit: int = Field(default=20, ge=1, le=100)
+
+
+class SearchHitView(Answer):
+    session_id: str
+    title: str
+    message_id: str | None = Field(description="Null when the title of the session matched.")
+    role: Role | None
+    snippet: str
+    matches: list[tuple[int, int]] = Field(description="Where in the snippet the matches begin and end.")
+    on_active_branch: bool
+    at: str
+
+    @classmethod
+    def of(cls, hit: SearchHit) -> Self:
+        return cls(
+            session_id=hit.session.uuid,
+            title=hit.session.title,
+            message_id=hit.message_uuid,
+            role=hit.role,
+            snippet=hit.snippet,
+            matches=list(hit.matches),
+            on_active_branch=hit.on_active_branch,
+            at=utc_text(hit.at),
+        )
+
+
+class SearchResult(Answer):
+    hits: list[SearchHitView]
+    next_before: str | None = Field(description="Hand it back as `before`; null on the last page.")

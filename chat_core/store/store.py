@@ -9,6 +9,7 @@ from chat_core.store.questions import Questions
 from chat_core.store.runs import Runs
 from chat_core.store.search import Search
 from chat_core.store.sessions import Sessions
+from chat_core.store.transfer import Transfer
 
 
 class Store:
@@ -21,6 +22,7 @@ class Store:
         self.runs = Runs(database)
         self.questions = Questions(database)
         self.search = Search(database)
+        self.transfer = Transfer(database)
 
     @classmethod
     def open(cls, file: Path) -> "Store":

@@ -86,7 +86,7 @@ class Transfer:
             return SessionRecord(session, [_message_record(db, message, kept.get(message.id)) for message in messages])
 
     def insert(self, user: User, record: SessionRecord) -> bool:
-        """Store a session with everything in it; False when the user has one of this uuid already.
+        """Store a session with everything in it; False when there is one of this uuid already.
 
         Every run in the record must be over. Ids are the record's own public ones and must be new.
         """
@@ -111,7 +111,10 @@ def _message_record(db: sqlite3.Connection, message: Message, context: TurnConte
     if not log and message.role != "ASSISTANT":
         return MessageRecord(message)
     runs = rows(
-        f"SELECT {RUN_COLUMNS}, r.request_json, r.compacted_at FROM run r WHERE r.message_id = ? ORDER BY r.first_seq"
+        f"""
+        SELECT {RUN_COLUMNS}, r.request_json, COALESCE(r.compacted_at, r.compacting_at, r.pruned_at) AS condensed_at
+        FROM run r WHERE r.message_id = ? ORDER BY r.first_seq
+        """
     )
     questions = rows(
         f"""
@@ -139,7 +142,7 @@ def _message_record(db: sqlite3.Connection, message: Message, context: TurnConte
 
 
 def _run_record(row: sqlite3.Row) -> RunRecord:
-    condensed_at = row["compacted_at"]
+    condensed_at = row["condensed_at"]
     return RunRecord(run_from(row), json.loads(row["request_json"]), utc_time(condensed_at) if condensed_at else None)
 
 
