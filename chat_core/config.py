@@ -15,6 +15,7 @@ Toolset = Literal["todo", "memory", "skills", "clarify", "terminal", "file"]
 _EXAMPLES = {
     "port": "PARLEY_PORT=8501",
     "host": "PARLEY_HOST=127.0.0.1",
+    "allowed_hosts": "PARLEY_ALLOWED_HOSTS=chat.example.com",
     "data_dir": "PARLEY_DATA_DIR=/srv/parley",
     "bridge_url": "PARLEY_BRIDGE_URL=http://127.0.0.1:8650",
     "bridge_token": "PARLEY_BRIDGE_TOKEN=<the token the Bridge was started with>",
@@ -24,6 +25,7 @@ _EXAMPLES = {
     "agent_pool": "PARLEY_AGENT_POOL=8",
     "toolsets": "PARLEY_TOOLSETS=todo,memory,skills,clarify,terminal",
     "bridge_grace_seconds": "PARLEY_BRIDGE_GRACE_SECONDS=600",
+    "log_retention_days": "PARLEY_LOG_RETENTION_DAYS=180",
     "log_level": "PARLEY_LOG_LEVEL=INFO",
 }
 
@@ -35,6 +37,8 @@ class Settings(BaseSettings):
 
     port: int = Field(default=8501, ge=1, le=65535)
     host: str = "127.0.0.1"
+    allowed_hosts: str = ""
+    """Further names, with commas, under which the app may be opened: a proxy's public name."""
     data_dir: Path = Path("data")
     bridge_url: str = ""
     bridge_token: SecretStr = SecretStr("")
@@ -45,6 +49,8 @@ class Settings(BaseSettings):
     max_runs_per_user: int = Field(default=5, ge=1, le=1000)
     agent_pool: int = Field(default=8, ge=1, le=200)
     toolsets: str = "todo,memory,skills,clarify"
+    log_retention_days: int = Field(default=0, ge=0, le=36_500)
+    """After so many days the record of a run (thinking, tools) goes; messages stay. 0: never."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
 
     @field_validator("toolsets")

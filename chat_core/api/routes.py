@@ -1,6 +1,5 @@
 """Puts the API together: its routes, and the middleware that stands before the whole app."""
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from starlette.middleware import Middleware
@@ -61,9 +60,9 @@ def api_routes(
     ]
 
 
-def middleware(settings: Settings, allowed_hosts: Iterable[str] = ()) -> list[Middleware]:
+def middleware(settings: Settings) -> list[Middleware]:
     """Return what stands before every request of the app, pages included."""
-    return [Middleware(SecurityMiddleware, host=settings.host, allowed_hosts=tuple(allowed_hosts))]
+    return [Middleware(SecurityMiddleware, host=settings.host, allowed_hosts=settings.allowed_hosts.split(","))]
 
 
 def api_document() -> dict[str, object]:

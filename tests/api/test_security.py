@@ -7,7 +7,9 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from chat_core.api.routes import middleware
 from chat_core.api.security import BODY_LIMIT_BYTES, IMPORT_LIMIT_BYTES, IMPORT_PATH, SecurityMiddleware
+from chat_core.config import Settings
 
 OWN = "http://127.0.0.1:8501"
 
@@ -177,3 +179,12 @@ def test_a_body_that_does_not_announce_its_length_is_counted() -> None:
 
 def test_uploads_of_the_pages_have_their_own_limit() -> None:
     assert client().put("/_stcore/upload_file/x", content=b"x" * (BODY_LIMIT_BYTES + 1)).status_code == 200
+
+
+def test_the_settings_name_the_host_and_the_further_names(settings: Settings) -> None:
+    chosen = settings.model_copy(update={"host": "192.168.1.7", "allowed_hosts": "chat.example.com, other.example.com"})
+    app = Starlette(routes=[Route("/{rest:path}", _size)], middleware=middleware(chosen))
+    ours = TestClient(app, base_url=OWN)
+    for host in ("127.0.0.1", "192.168.1.7:8501", "chat.example.com", "other.example.com"):
+        assert ours.get("/", headers={"host": host}).status_code == 200
+    assert ours.get("/", headers={"host": "example.com"}).status_code == 403
