@@ -112,7 +112,7 @@ def _message_record(db: sqlite3.Connection, message: Message, context: TurnConte
         return MessageRecord(message)
     runs = rows(
         f"""
-        SELECT {RUN_COLUMNS}, r.request_json, COALESCE(r.compacted_at, r.compacting_at, r.pruned_at) AS condensed_at
+        SELECT {RUN_COLUMNS}, r.request_json, COALESCE(r.compacted_at, r.compacting_at) AS condensed_at
         FROM run r WHERE r.message_id = ? ORDER BY r.first_seq
         """
     )
@@ -262,8 +262,8 @@ def _insert_run(db: sqlite3.Connection, user: User, session_id: int, message_id:
     db.execute(
         """
         INSERT INTO run (run_id, message_id, session_id, owner, request_json, status, bridge_seq, first_seq,
-                         stop_requested, started_at, ended_at, compacted_at)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                         stop_requested, started_at, ended_at, compacting_at, compacted_at)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
         """,
         (
             run.run_id,
@@ -277,6 +277,7 @@ def _insert_run(db: sqlite3.Connection, user: User, session_id: int, message_id:
             int(run.stop_requested),
             utc_text(run.started_at),
             _time(run.ended_at),
+            _time(record.condensed_at),
             _time(record.condensed_at),
         ),
     )
