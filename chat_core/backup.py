@@ -18,6 +18,7 @@ from pathlib import Path
 
 from chat_core.config import Settings, load_settings
 from chat_core.errors import InvalidInput, NotFound, ParleyError, StoreUnavailable
+from chat_core.store.database import copy_database
 
 DATABASE = "parley.db"
 KEPT_FILES = ("settings.toml", "models.toml")
@@ -62,7 +63,7 @@ def back_up(settings: Settings, folder: Path, now: datetime) -> Path:
     part = target.with_name(target.name + ".part")
     with tempfile.TemporaryDirectory(dir=folder, prefix=".backup-") as scratch:
         copy = Path(scratch) / DATABASE
-        _copy_database(settings.database_file, copy)
+        copy_database(settings.database_file, copy)
         try:
             with open(part, "wb", opener=_private) as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
                 archive.add(copy, DATABASE)
@@ -93,18 +94,6 @@ def restore(settings: Settings, archive_file: Path, now: datetime) -> Path | Non
         for leftover in ("-wal", "-shm"):  # they belong to the database that went aside
             _move(data_dir / (DATABASE + leftover), aside / (DATABASE + leftover))
     return aside if aside.exists() else None
-
-
-def _copy_database(source_file: Path, copy_file: Path) -> None:
-    copy_file.touch(mode=0o600)
-    try:
-        with (
-            closing(sqlite3.connect(f"{source_file.as_uri()}?mode=ro", uri=True, timeout=10)) as source,
-            closing(sqlite3.connect(copy_file)) as copy,
-        ):
-            source.backup(copy, pages=2000, sleep=0.005)
-    except sqlite3.Error as error:
-        raise StoreUnavailable(f"The database {source_file} cannot be copied: {error}.") from None
 
 
 def _kept(settings: Settings) -> Iterator[tuple[str, Path]]:

@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Literal
 
 from chat_core.analytics.analytics import Analytics
+from chat_core.backup import back_up
 from chat_core.bridge.client import BridgeClient
 from chat_core.bridge.process import Bridge, BridgeState, bridge_for
 from chat_core.bridge.protocol import MemoryText, ModelChoice, RunHost, RunRequest, SkillChoice
@@ -54,6 +56,7 @@ from chat_core.models import (
 from chat_core.recovery import recover
 from chat_core.run_pool import RunPool
 from chat_core.store import contexts, messages
+from chat_core.store.housekeeping import OldRecords
 from chat_core.store.messages import NewMessage, message_by_id, owned_message
 from chat_core.store.runs import NewRun, insert_entries, refresh_waiting
 from chat_core.store.sessions import owned_session, session_by_id
@@ -68,6 +71,8 @@ MAX_ANSWER_CHARS = 20_000
 CHOICES_SECONDS = 10.0
 UNDO_SECONDS = 10.0
 PURGE_EVERY_SECONDS = 2.0
+HOUSEKEEPING_SECONDS = 300.0
+FIRST_HOUSEKEEPING_SECONDS = 20.0
 RECOVERY_SECONDS = 60.0
 FOLLOW_SECONDS = 5.0
 CONTINUE_TEXT = (
@@ -98,7 +103,12 @@ class Workbench:
         self._choices = _Choices(self._client)
         self.analytics = Analytics(settings)
         self._closed = threading.Event()
-        self._upkeep = Upkeep([Duty("purge", PURGE_EVERY_SECONDS, 0.0, lambda _: self._purge(_now()))])
+        self._upkeep = Upkeep(
+            [
+                Duty("purge", PURGE_EVERY_SECONDS, 0.0, lambda _: self._purge(_now())),
+                Duty("housekeeping", HOUSEKEEPING_SECONDS, FIRST_HOUSEKEEPING_SECONDS, self._keep_house),
+            ]
+        )
 
     def start(self) -> None:
         """Reach for the Bridge and rejoin the runs of an earlier process; returns at once."""
@@ -392,6 +402,7 @@ class Workbench:
             answer = owned_message(db, user, message_id)
             if answer.status not in ("STOPPED", "INTERRUPTED") or answer.parent_id is None:
                 raise Conflict("Only a stopped or interrupted answer can be continued.")
+            self.store.database.refuse_when_full()
             session = session_by_id(db, answer.session_id)
             asked = message_by_id(db, answer.parent_id)
             kept = partial_turn(db, asked, answer, session.runtime)
@@ -436,6 +447,16 @@ class Workbench:
         if not question.delivered:
             self._pool.deliver(question)
         return question
+
+    # -- keeping -------------------------------------------------------------------------------------------------
+
+    def backup(self, user: User) -> Path:
+        """Write everything worth keeping into one private file under `backups` in the data folder; runs go on."""
+        return back_up(self.settings, self.settings.data_dir / "backups", datetime.now())
+
+    def old_records(self, user: User, days: int) -> OldRecords:
+        """Tell what a retention of so many days (`PARLEY_LOG_RETENTION_DAYS`) would remove; changes nothing."""
+        return self.store.housekeeping.old_records(_now(), days)
 
     # -- runs ----------------------------------------------------------------------------------------------------
 
@@ -525,6 +546,7 @@ class Workbench:
         skill_folder: str | None,
         max_iterations: int | None,
     ) -> "_Begun":
+        self.store.database.refuse_when_full()
         session = self.store.sessions.remember_choices(db, session, model_id, skill_folder)
         new = self._new_run(session.model_id, session.skill_folder, {"max_iterations": max_iterations})
         run, answer = self.store.runs.begin(db, user, session, asked, new)
@@ -606,6 +628,13 @@ class Workbench:
             fail_point("purge.done")
             with suppress(ParleyError):
                 self._host.forget(gone.agent_session)
+
+    def _keep_house(self, closing: threading.Event) -> None:
+        housekeeping = self.store.housekeeping
+        housekeeping.condense(_now(), closing)
+        if self.settings.log_retention_days:
+            housekeeping.remove_old_records(_now(), self.settings.log_retention_days, closing)
+        housekeeping.give_space_back(closing)
 
     def _recover(self) -> None:
         def runtime_of(run: Run) -> tuple[str, str]:

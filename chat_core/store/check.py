@@ -26,7 +26,7 @@ _FINDINGS = {
                    lag(COALESCE(seq_to, seq), 1, 0) OVER (PARTITION BY message_id ORDER BY seq) AS prior
             FROM chat_message_log) AS numbered
         WHERE seq <= prior OR (seq <> prior + 1 AND NOT EXISTS (
-            SELECT 1 FROM run WHERE run.message_id = numbered.message_id AND compacted_at IS NOT NULL))
+            SELECT 1 FROM run WHERE run.message_id = numbered.message_id AND compacting_at IS NOT NULL))
     """,
     "ended run without exactly one terminal entry": """
         SELECT r.run_id FROM run r LEFT JOIN chat_message_log l ON l.message_id = r.message_id
@@ -55,6 +55,12 @@ _FINDINGS = {
     """,
     "answered question without an answer": """
         SELECT question_id FROM run_question WHERE (status = 'ANSWERED') <> (answer IS NOT NULL)
+    """,
+    "message that search cannot find": """
+        SELECT id FROM chat_message WHERE content <> '' AND id NOT IN (SELECT id FROM search_trigram_docsize)
+    """,
+    "searched message that is not there": """
+        SELECT id FROM search_trigram_docsize WHERE id NOT IN (SELECT id FROM chat_message WHERE content <> '')
     """,
     "reference to a tool result that is not stored": """
         SELECT l.id FROM chat_message_log l WHERE l.kind = 'tool_result'

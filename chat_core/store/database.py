@@ -8,10 +8,11 @@ import errno
 import fcntl
 import os
 import queue
+import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -23,6 +24,7 @@ from chat_core.store.migrations import migrations
 
 BUSY_TIMEOUT_SECONDS = 10.0
 READERS = 8
+MIN_FREE_BYTES = 64 * 2**20
 
 
 class Database:
@@ -30,6 +32,7 @@ class Database:
 
     def __init__(self, file: Path, lock: IO[str], writer: sqlite3.Connection) -> None:
         self.file = file
+        self.min_free_bytes = MIN_FREE_BYTES
         self._lock_file = lock
         self._writer = writer
         self._write_lock = threading.Lock()
@@ -102,18 +105,29 @@ class Database:
                 else:
                     self._readers.put(connection)
 
-    def backup_to(self, target: Path) -> None:
-        """Write a consistent copy while work goes on; the copy appears under its name only when complete."""
-        part = target.with_name(target.name + ".part")
-        with _plain_errors(self.file):
-            source, copy = _connect(self.file), sqlite3.connect(part)
-            try:
-                source.backup(copy, pages=2000, sleep=0.005)
-            finally:
-                copy.close()
-                source.close()
-            os.chmod(part, 0o600)
-            part.replace(target)
+    def refuse_when_full(self) -> None:
+        """Raise `StoreUnavailable` when the disk has no room for a run to store what it does."""
+        free = shutil.disk_usage(self.file.parent).free
+        if free < self.min_free_bytes:
+            raise StoreUnavailable(
+                f"The disk that holds {self.file.parent} has only {free // 2**20} MB left; a run needs "
+                f"{self.min_free_bytes // 2**20} MB. Free some space, then send again; your text is kept."
+            )
+
+    def vacuum_some(self, pages: int) -> bool:
+        """Give at most so many unused pages back to the disk; True when there are more."""
+        with self._write_lock, _plain_errors(self.file):
+            if self._closed:
+                return False
+            # Each step of the statement frees one page.
+            self._writer.execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
+            return bool(self._writer.execute("PRAGMA freelist_count").fetchone()[0])
+
+    def cut_wal(self) -> None:
+        """Move what the write-ahead log holds into the file and cut it to nothing, unless readers are in the way."""
+        # A connection of its own with little patience: waiting for readers must not hold up the writer.
+        with _plain_errors(self.file), closing(_connect(self.file, timeout_seconds=0.1)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def close(self) -> None:
         """Close every connection and give the data folder free. Harmless twice."""
@@ -130,9 +144,27 @@ class Database:
         self._lock_file.close()
 
 
-def _connect(file: Path) -> sqlite3.Connection:
+def copy_database(source_file: Path, target_file: Path) -> None:
+    """Write one consistent moment of the database to a new file, also while another process works on it.
+
+    The target is private to its owner. Raises `StoreUnavailable` when the copy is not sound.
+    """
+    target_file.touch(mode=0o600)
+    with (
+        _plain_errors(source_file),
+        closing(sqlite3.connect(f"{source_file.absolute().as_uri()}?mode=ro", uri=True, timeout=10)) as source,
+        closing(sqlite3.connect(target_file)) as copy,
+    ):
+        # In one step, which is one read transaction: in several, each commit of the writer would start it anew.
+        source.backup(copy)
+        found = copy.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if found != "ok":
+        raise StoreUnavailable(f"The database {source_file} is damaged ({found}); the copy was not kept.")
+
+
+def _connect(file: Path, timeout_seconds: float = BUSY_TIMEOUT_SECONDS) -> sqlite3.Connection:
     connection = sqlite3.connect(
-        file, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
+        file, timeout=timeout_seconds, isolation_level=None, check_same_thread=False, cached_statements=256
     )
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA synchronous = NORMAL")

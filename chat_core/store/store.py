@@ -4,6 +4,7 @@ from pathlib import Path
 
 from chat_core.store.check import check
 from chat_core.store.database import Database
+from chat_core.store.housekeeping import Housekeeping
 from chat_core.store.messages import Messages
 from chat_core.store.questions import Questions
 from chat_core.store.runs import Runs
@@ -22,6 +23,7 @@ class Store:
         self.runs = Runs(database)
         self.questions = Questions(database)
         self.search = Search(database)
+        self.housekeeping = Housekeeping(database)
         self.transfer = Transfer(database)
 
     @classmethod
