@@ -36,21 +36,28 @@ export default function (component) {
   const mounted = places.get(place) ?? { undo: null, waiting: false, dead: false, failures: 0 };
   places.set(place, mounted);
   mounted.latest = component;
+  if (mounted.src && mounted.src !== src) {
+    // The server was updated: the old script leaves the place to the new one.
+    mounted.undo?.();
+    mounted.undo = null;
+  }
+  mounted.src = src;
   const start = () => {
-    mounted.waiting = true;
+    mounted.waiting = src;
     load(src).then(
       (module) => {
         mounted.waiting = false;
-        if (!mounted.dead) mounted.undo = module.default(mounted.latest);
+        if (!mounted.dead && mounted.src === src) mounted.undo = module.default(mounted.latest);
       },
       () => {
         mounted.failures += 1;
         if (mounted.failures === 3) mounted.latest.setTriggerValue("offline", { reason: "script" });
-        setTimeout(() => (mounted.dead ? null : start()), Math.min(8000, 500 * 2 ** mounted.failures));
+        const again = () => (mounted.dead || mounted.src !== src ? null : start());
+        setTimeout(again, Math.min(8000, 500 * 2 ** mounted.failures));
       },
     );
   };
-  if (!mounted.waiting) start();
+  if (!mounted.waiting || mounted.waiting !== src) start();
   return () => {
     mounted.dead = true;
     places.delete(place);

@@ -26,13 +26,15 @@ def live_panel(
     on_offline: Callable[[], None] | None = None,
     on_online: Callable[[], None] | None = None,
     fallback: bool = False,
+    follow: bool = True,
 ) -> None:
     """Show a run as it works, in the place where its message will stand.
 
     `texts` are those under `panel.`; `base` is the path our routes stand under. Keep `key` the same between reruns:
     the panel then stays as it is. `on_finished` is called in the script run that follows the end of the run,
     `on_offline` when the stream could not be opened for five seconds. With `fallback` the page draws the run by other
-    means: the panel only keeps trying, unseen, and `on_online` is called when it has the stream again.
+    means: the panel only keeps trying, unseen, and `on_online` is called when it has the stream again. With
+    `follow=False` the view stays where it is (somebody came to read another message) until the reader goes to the end.
     """
     component("panel")(
         key=key or f"live_{run.run_id}",
@@ -43,6 +45,7 @@ def live_panel(
             "run": run.run_id,
             "stopping": run.stop_requested,
             "fallback": fallback,
+            "follow": follow,
             "texts": dict(texts),
         },
         on_finished_change=on_finished or _nothing,

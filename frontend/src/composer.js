@@ -234,6 +234,7 @@ class Composer {
     if (!run || this.stopping === run.run_id) return;
     this.stopping = run.run_id;
     this.#draw();
+    window.dispatchEvent(new CustomEvent("parley:stopping", { detail: { run: run.run_id } }));
     try {
       const response = await fetch(`${base}/api/chat/runs/${encodeURIComponent(run.run_id)}/stop`, {
         method: "POST",

@@ -82,15 +82,19 @@ export function mountable(Component, css) {
     let instance = instances.get(place);
     if (!instance) {
       const root = el("div", { class: "parley" });
-      place.append(el("style", { textContent: css }), root);
+      const style = el("style", { textContent: css });
+      place.append(style, root);
       instance = new Component(root);
+      instance.leave = () => {
+        instances.delete(place);
+        instance.destroy();
+        style.remove();
+        root.remove();
+      };
       instances.set(place, instance);
     }
     instance.update(component);
-    return () => {
-      instances.delete(place);
-      instance.destroy();
-    };
+    return instance.leave;
   };
 }
 

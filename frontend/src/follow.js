@@ -14,9 +14,9 @@ function scrollerOf(node) {
 }
 
 export class Follower {
-  constructor(anchor, t) {
+  constructor(anchor, t, following = true) {
     this.anchor = anchor;
-    this.following = true;
+    this.following = following;
     this.lastTop = 0;
     this.button = el("button", { type: "button", class: "jump", hidden: true, onclick: () => this.jump() }, icon("down"), el("span", { textContent: t("jump") }));
     this.onScroll = () => this.#scrolled();

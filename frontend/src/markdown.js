@@ -118,16 +118,19 @@ const FENCE = /^( {0,3})(`{3,}|~{3,})(.*)$/;
 const LIST = /^ {0,3}(?:[-*+]|\d{1,9}[.)])(?:\s|$)/;
 const FORCE_SPLIT = 8192;
 const CODE_CHUNK_LINES = 200;
+const PART_CHARS = 8192; // stable blocks are grouped: the browser skips whole groups that are out of sight
 
 export class MarkdownStream {
-  constructor(container, t) {
-    this.container = container;
+  constructor(root, t) {
+    this.root = root;
     this.t = t;
     this.reset();
   }
 
   reset() {
-    this.container.replaceChildren();
+    this.root.replaceChildren();
+    this.container = null;
+    this.partStart = 0;
     this.text = "";
     this.done = 0; // everything before is drawn for good
     this.scan = 0; // start of the first line not yet looked at
@@ -164,8 +167,17 @@ export class MarkdownStream {
   finish() {
     this.paint();
     if (this.text.length > 300000 || !/^ {0,3}\[[^\]]+\]:\s*\S/m.test(this.text)) return;
-    this.lastStable = null;
+    this.root.replaceChildren();
+    this.#startPart();
     this.#place(this.text, false);
+  }
+
+  #startPart() {
+    this.container?.classList.add("closed");
+    this.container = el("div", { class: "part" });
+    this.root.append(this.container);
+    this.lastStable = null;
+    this.partStart = this.done;
   }
 
   #scanLines() {
@@ -206,7 +218,7 @@ export class MarkdownStream {
     const language = info.trim().split(/\s+/)[0].slice(0, 30);
     const box = el("div", { class: "code-box" }, el("div", { class: "code-head" }, el("span", { textContent: language }), copyButton(this.t)), el("pre", {}, pre));
     this.#dropTail();
-    this.container.append(box);
+    this.#part().append(box);
     this.lastStable = box;
     this.fence = { mark, live: true, code: [], pre, indent: indent.length, chunk: null, lines: 0, partial: document.createTextNode("") };
     this.done = next;
@@ -218,6 +230,7 @@ export class MarkdownStream {
       this.#flushCode();
       this.fence.partial.remove();
       this.done = next;
+      if (next - this.partStart > PART_CHARS) this.#startPart();
     }
     this.fence = null;
     this.boundary = -1;
@@ -251,9 +264,19 @@ export class MarkdownStream {
     this.#place(this.text.slice(this.done, end), true);
     this.done = end;
     this.boundary = -1;
+    if (end - this.partStart > PART_CHARS) {
+      this.#dropTail();
+      this.#startPart();
+    }
+  }
+
+  #part() {
+    if (!this.container) this.#startPart();
+    return this.container;
   }
 
   #dropTail() {
+    if (!this.container) return;
     for (let node = this.#firstOfTail(); node; ) {
       const next = node.nextSibling;
       node.remove();
@@ -262,10 +285,11 @@ export class MarkdownStream {
   }
 
   #firstOfTail() {
-    return this.lastStable ? this.lastStable.nextSibling : this.container.firstChild;
+    return this.lastStable ? this.lastStable.nextSibling : this.#part().firstChild;
   }
 
   #place(text, stable) {
+    if (!this.container && !text.trim()) return;
     let place = this.#firstOfTail();
     if (text.trim()) {
       for (const fresh of [...renderMarkdown(text, this.t).childNodes]) {
@@ -273,7 +297,7 @@ export class MarkdownStream {
         if (place) {
           node = morph(place, fresh);
           place = node.nextSibling;
-        } else this.container.append(fresh);
+        } else this.#part().append(fresh);
         if (stable) this.lastStable = node;
       }
     }

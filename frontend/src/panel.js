@@ -15,6 +15,8 @@ const MOST_ROWS = 400;
 const THOUGHT_CHARS = 100000;
 const SLOW_PAINT_MS = 12;
 const MAX_GAP_REOPENS = 3;
+const FINISHED_TIMES = 4;
+const FINISHED_AGAIN_MS = 8000;
 
 async function readError(response) {
   try {
@@ -50,20 +52,28 @@ class LivePanel {
     this.drawnItems = 0;
     this.showAll = false;
     this.#build(root);
-    this.follower = new Follower(this.node, this.t);
+    this.follower = new Follower(this.node, this.t, data.follow !== false);
     root.append(this.follower.button);
     this.stream = new RunStream({
       url: (after) => `${data.base}/api/chat/runs/${encodeURIComponent(data.run)}/stream?last_event_id=${after}`,
       after: () => this.model.lastSeq,
       onEvents: (events) => this.#receive(events),
       onLine: (state) => this.#line(state),
-      onOffline: () => this.triggers.fire("offline", { run: data.run }),
+      onOffline: () => {
+        setText(this.lineNote, this.t("line.offline"));
+        this.triggers.fire("offline", { run: data.run });
+      },
       onEnd: (why) => this.#ended(why),
       onServerTime: (skew) => {
         this.skew = Math.abs(skew) > 2000 ? skew : 0;
       },
     });
     this.ticker = setInterval(() => this.#tick(), 1000);
+    this.onStopping = (event) => {
+      this.stopping = this.stopping || event.detail?.run === this.data.run;
+      this.#schedule();
+    };
+    window.addEventListener("parley:stopping", this.onStopping);
     this.#schedule();
   }
 
@@ -114,6 +124,7 @@ class LivePanel {
     clearInterval(this.ticker);
     cancelAnimationFrame(this.frame);
     clearTimeout(this.later);
+    window.removeEventListener("parley:stopping", this.onStopping);
     this.follower.detach();
     this.dead = true;
   }
@@ -173,8 +184,8 @@ class LivePanel {
   #line(state) {
     this.lineState = state;
     this.node.dataset.line = state;
-    const words = { lost: "line.lost", paused: "line.paused" }[state];
-    setText(this.lineNote, words ? this.t(words) : "");
+    const words = { lost: this.stream?.offlineTold ? "line.offline" : "line.lost", paused: "line.paused" }[state];
+    if (state !== "connecting") setText(this.lineNote, words ? this.t(words) : "");
     if (state === "live" && this.data.fallback) this.triggers.fire("online", { run: this.data.run });
   }
 
@@ -188,8 +199,15 @@ class LivePanel {
     this.finished = true;
     this.stream.close();
     clearInterval(this.ticker);
-    // Let the last state reach the screen before the page draws the message from its rows.
-    requestAnimationFrame(() => setTimeout(() => this.dead || this.triggers.fire("finished", { run: this.data.run, ...outcome }), 0));
+    // Let the last state reach the screen before the page draws the message from its rows. A page that is just
+    // reconnecting does not hear it: as long as we are still here, say it again.
+    let left = FINISHED_TIMES;
+    const tell = () => {
+      if (this.dead || !left--) return;
+      this.triggers.fire("finished", { run: this.data.run, ...outcome });
+      setTimeout(tell, FINISHED_AGAIN_MS);
+    };
+    requestAnimationFrame(() => setTimeout(tell, 0));
   }
 
   // What is drawn
@@ -238,9 +256,9 @@ class LivePanel {
 
   #doing() {
     const { model, t } = this;
+    if (this.stopping) return { words: t("status.stopping") };
     const question = model.openQuestion;
     if (question) return { words: t("status.waiting"), since: question.at, mood: "waiting" };
-    if (this.stopping) return { words: t("status.stopping") };
     const tool = model.runningTools.at(-1);
     if (tool) {
       const [words, object] = doingWords(tool, t);
@@ -314,7 +332,7 @@ class LivePanel {
     if (!this.thoughtOpen) text = text.replace(/\n{2,}/g, "\n");
     if (text.startsWith(this.thoughtText.data)) this.thoughtText.appendData(text.slice(this.thoughtText.data.length));
     else this.thoughtText.data = text;
-    if (this.thoughtOpen && atEnd) this.thoughtBox.scrollTop = this.thoughtBox.scrollHeight;
+    if (!this.thoughtOpen || atEnd) this.thoughtBox.scrollTop = this.thoughtBox.scrollHeight;
   }
 
   #rowFor(item) {

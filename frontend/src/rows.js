@@ -214,7 +214,8 @@ class EndingRow {
 
 export function endLine(end, t) {
   const mark = { FAILED: "alert", INTERRUPTED: "dash", STOPPED: "stop", SUCCESS: "check" }[end.status];
-  return el("div", { class: "ending", "data-state": end.status }, icon(mark), el("strong", { textContent: t(`end.${end.status}`) }), end.message ? el("span", { textContent: plain(end.message).slice(0, 2000) }) : null);
+  return el("div", { class: "ending", "data-state": end.status }, icon(mark), el("strong", { textContent: t(`end.${end.status}`) }), end.message ? el("span", { textContent: plain(end.message).slice(0, 2000) }) : null,
+    end.code && end.status !== "SUCCESS" ? el("code", { class: "ending-code", textContent: oneLine(end.code, 60) }) : null);
 }
 
 export function makeRow(item, context) {

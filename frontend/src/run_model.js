@@ -44,6 +44,7 @@ export class RunModel {
     this.items = [];
     this.tools = new Map();
     this.questions = new Map();
+    this.helpers = new Map();
     this.todos = null;
     this.answer = "";
     this.status = null;
@@ -173,11 +174,11 @@ export class RunModel {
     const event = String(entry.event ?? "").replace(/^subagent[._]/, "");
     const text = String(entry.text || entry.goal || entry.name || "").slice(0, 2000);
     const id = entry.subagent_id ?? "";
-    const last = this.items.at(-1);
-    if (last?.type === "subagent" && last.subagentId === id) {
-      last.event = event;
-      if (text) last.text = text;
-    } else this.#add("subagent", { subagentId: id, event, text });
+    const known = this.helpers.get(id);
+    if (known) {
+      known.event = event;
+      if (text) known.text = text;
+    } else this.helpers.set(id, this.#add("subagent", { subagentId: id, event, text }));
     this.doing = "subagent";
   }
 

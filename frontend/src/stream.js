@@ -62,6 +62,8 @@ export class RunStream {
     this.controller = null;
     this.visibility = () => this.#visibilityChanged();
     document.addEventListener("visibilitychange", this.visibility);
+    this.network = () => this.failures && this.#visibilityChanged();
+    window.addEventListener("online", this.network);
     this.checker = setInterval(() => this.#check(), CHECK_MS);
     this.takeOver();
   }
@@ -97,6 +99,7 @@ export class RunStream {
     this.#abort();
     clearInterval(this.checker);
     document.removeEventListener("visibilitychange", this.visibility);
+    window.removeEventListener("online", this.network);
     const guard = globalThis[GUARD];
     if (guard.current !== this) return;
     guard.current = null;

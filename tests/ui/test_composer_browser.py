@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page
+from playwright.sync_api import BrowserContext, Locator, Page
 
 from tests.support.panel_browser import PanelApp, chromium, expect, panel_app
 
@@ -16,22 +16,24 @@ def app() -> Iterator[PanelApp]:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+def context() -> Iterator[BrowserContext]:
     with chromium() as browser:
-        yield browser
+        context = browser.new_context(viewport={"width": 1000, "height": 700})
+        context.set_default_timeout(8000)
+        yield context
 
 
 @pytest.fixture
-def page(browser: Browser, app: PanelApp) -> Iterator[Page]:
-    """A page with a browser storage of its own."""
+def page(context: BrowserContext, app: PanelApp) -> Iterator[Page]:
+    """A page whose browser storage is empty."""
     app.behave(stop_status=202, stream_status=200)
-    context = browser.new_context(viewport={"width": 1000, "height": 700})
-    context.set_default_timeout(8000)
     page = context.new_page()
+    page.goto(f"{app.address}/api/assets/composer.js")
+    page.evaluate("localStorage.clear()")
     problems: list[str] = []
     page.on("pageerror", lambda error: problems.append(str(error)))
     yield page
-    context.close()
+    page.close()
     assert problems == []
 
 
