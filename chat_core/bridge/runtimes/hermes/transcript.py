@@ -24,13 +24,26 @@ def context_of(
     whole = [kept for message in messages or [] if (kept := _kept(message)) is not None]
     if compacted:
         return {"base": True, "messages": whole}
-    new = whole[len(history) :]
-    if not new or new[0].get("role") != "user":
-        # hermes-agent joins our message to a user message that the history ended with
-        question = {"role": "user", "content": request.message}
-        tail = [message for message in new if message is not None]
-        return {"base": False, "messages": [question, *tail]}
-    return {"base": False, "messages": new}
+    question = {"role": "user", "content": request.message}
+    start = _start_of_turn(whole, request.message)
+    if start is None:
+        start = len(history)
+    if start < len(whole) and whole[start] == question:
+        return {"base": False, "messages": whole[start:]}
+    # hermes-agent joins our message to a user message that the history ended with
+    joined = start < len(whole) and whole[start].get("role") == "user"
+    return {"base": False, "messages": [question, *whole[start + 1 if joined else start :]]}
+
+
+def _start_of_turn(messages: Sequence[Mapping[str, Any]], question: str) -> int | None:
+    """Return where the question stands: hermes-agent mends histories, so their length tells nothing for sure."""
+    for index in range(len(messages) - 1, -1, -1):
+        content = messages[index].get("content")
+        if messages[index].get("role") != "user" or not isinstance(content, str):
+            continue
+        if content == question or content.endswith("\n\n" + question):
+            return index
+    return None
 
 
 def _kept(message: Any) -> dict[str, Any] | None:
