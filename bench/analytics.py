@@ -48,7 +48,7 @@ BATCH_MESSAGES = 5_000
 def fill(database_file: Path, rows: int, seed: int = 3) -> None:
     """Write about `rows` log rows, with their messages, runs and sessions, spread over 90 days."""
     store = Database.open(database_file)
-    chance = random.Random(seed)  # noqa: S311
+    chance = random.Random(seed)
     answers = rows // ROWS_PER_MESSAGE
     begin = NOW - timedelta(days=90)
     try:

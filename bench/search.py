@@ -56,7 +56,7 @@ def _print(name: str, work: Callable[[], int]) -> None:
 
 def _fill(store: Store) -> str:
     """Put the sessions and messages in; return a Chinese character that is in many of them."""
-    dice = random.Random(3)  # noqa: S311
+    dice = random.Random(3)
     words = ["".join(dice.choices("etaoinshrdlucmfwypvbgk", k=dice.randint(2, 9))) for _ in range(20_000)]
     han = [chr(dice.randint(0x4E00, 0x4E00 + 3000)) for _ in range(3000)]
     at = utc_text(datetime.now(UTC))
