@@ -39,7 +39,8 @@ def shared_bridge(tmp_path_factory: pytest.TempPathFactory, silent_address: str)
             tmp_path_factory.mktemp("bridge"),
             model,
             # what a machine might have in its environment, and what must change nothing
-            {"HERMES_YOLO_MODE": "1", "OPENAI_API_KEY": "sk-inherited-0a1b2c3d", "HERMES_INTERACTIVE": "1"},
+            {"HERMES_YOLO_MODE": "1", "OPENAI_API_KEY": "sk-inherited-0a1b2c3d", "HERMES_INTERACTIVE": "1"}
+            | {"PARLEY_TOUR_PACE_SECONDS": "0.001"},
         )
         address = f'base_url = "{model.base_url}"\nmodel = "scripted"\n'
         bridge.write_models(
