@@ -150,9 +150,9 @@ def _run_checks(arguments: Sequence[str]) -> int:
 
 
 def _run_module(arguments: Sequence[str]) -> int:
-    """Run a module of ours in the environment it needs: backup, sample data, benchmarks."""
-    is_bench = arguments[0].split(".")[0] == "bench"
-    wanted = [APP_AND_TESTS, AGENT] if is_bench else [APP]
+    """Run a module of ours in the environment it needs: backup, sample data, benchmarks, soak."""
+    needs_all = arguments[0].split(".")[0] in {"bench", "tests"}
+    wanted = [APP_AND_TESTS, AGENT] if needs_all else [APP]
     python = _install(wanted, steps=len(wanted), quiet=True)
     os.execv(python, [python, "-m", *arguments])
 

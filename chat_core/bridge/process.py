@@ -242,7 +242,7 @@ class BridgeProcess(_WatchedBridge):
             with suppress(BridgeUnavailable):
                 self._health(running.address, timeout_seconds=0.5)
             if self._active_runs:
-                _log.info(
+                _log.warning(
                     "%d runs are still at work: the Bridge (process %d) keeps them for %.0f s, until the next start",
                     self._active_runs,
                     running.pid,
