@@ -386,6 +386,7 @@ def test_a_huge_result_is_bounded_before_it_touches_the_page(app: PanelApp, page
     results = {
         "endless line": "x" * 5_000_000,
         "many lines": "line\n" * 200_000,
+        "wide lines": ("y" * 490 + "\n") * 49,
         "colours": "\x1b[31mred\x1b[0m " * 5_000,
         "progress": "".join(f"{percent}%\r" for percent in range(100)) + "done\nnext",
         "deep": "[" * 50_000 + "]" * 50_000,
@@ -393,7 +394,8 @@ def test_a_huge_result_is_bounded_before_it_touches_the_page(app: PanelApp, page
     for name, result in results.items():
         run.add("tool_call", call_id=name, name="terminal", args={"command": name})
         run.add("tool_result", call_id=name, name="terminal", result=result, duration_ms=1, is_error=False)
-    expect(page.locator("[data-call]")).to_have_count(5)
+    expect(page.locator("[data-call='deep']")).to_have_count(1)
+    page.get_by_role("button", name="earlier step").click()
     for name in results:
         page.locator(f'[data-call="{name}"] button').first.click()
     shown = {name: page.locator(f'[data-call="{name}"] pre').nth(1).inner_text() for name in results}
@@ -472,6 +474,7 @@ def test_text_that_came_in_pieces_looks_like_text_that_came_at_once(
         expect(area(tab, "status")).to_contain_text("Finished")
         expect(answer_of(tab)).to_contain_text("Last words of it.")
     assert _outline(page) == _outline(second)
+    assert answer_of(page).locator("ol").count() == 1
     assert answer_of(page).locator("ol li").count() == 3
     expect(answer_of(page).get_by_role("link", name="link")).to_have_attribute("href", "https://good.example/later")
     expect(answer_of(page).locator(".code-box")).to_have_count(3)
@@ -538,6 +541,12 @@ def test_the_view_follows_the_end_only_while_the_reader_is_there(app: PanelApp, 
     jump.click()
     expect(answer_of(page).get_by_text("Line 59")).to_be_in_viewport()
     expect(jump).to_be_hidden()
+    # By the scroll bar: no wheel is turned.
+    page.locator('[data-testid="stMain"]').evaluate("node => { node.scrollTop -= 700; }")
+    expect(jump).to_be_visible()
+    say(run, "Line 60")
+    expect(answer_of(page)).to_contain_text("Line 60")
+    expect(answer_of(page).get_by_text("Line 60")).not_to_be_in_viewport()
 
 
 # -- the record --------------------------------------------------------------------------------------------------
