@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from chat_core.analytics.charts.after_error import CATEGORY
 from chat_core.analytics.charts.scorecard import looped_sql, lost_sql
+from chat_core.analytics.charts.sequences import LINK
 from chat_core.analytics.filters import Values, Window
 from chat_core.analytics.scope import FINISHED, Scope
 from chat_core.errors import InvalidInput
@@ -150,7 +151,8 @@ _CONDITIONS: dict[Fact, dict[str, _Condition]] = {
     "run": {
         **_COMMON,
         "status": _equals("status"),
-        "step": _of_call_runs("step = {value}"),
+        # Step, tool and what followed, as one text: "2:terminal>read_file".
+        "link": _of_call_runs(f"{LINK} = {{value}}"),
     },
     "question": {**_COMMON, "kind": _equals("kind"), "status": _equals("status"), "denied": _flag(lambda _s: "denied")},
 }

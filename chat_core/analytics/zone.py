@@ -28,6 +28,10 @@ class Zone:
         # Where the clock skips midnight this is the moment after the skip, which is when that day begins.
         return local.astimezone(UTC)
 
+    def midnight_after(self, day: date) -> datetime:
+        """The moment a day is over."""
+        return self.midnight(day + timedelta(days=1))
+
     def day_of(self, moment: datetime) -> date:
         return moment.astimezone(self.info).date()
 

@@ -10,13 +10,16 @@ import streamlit as st
 
 from chat_core.analytics.analytics import Analytics, ChartData
 from chat_core.analytics.behind import Narrowing
+from chat_core.analytics.files import as_csv, as_parquet
 from chat_core.analytics.filters import Filters
 from chat_core.analytics.footer import Footer
 from chat_core.errors import InvalidInput
-from chat_core.ui.chart_table import as_csv, as_parquet, column_config, links_to_sessions, rows_of, shown_table
+from chat_core.ui.chart_table import column_config, links_to_sessions, rows_of, shown_table
 from chat_core.ui.charts import PICK, Spec
 from chat_core.ui.markdown import plain
 from chat_core.ui.viewer import Viewer
+
+ROW_PIXELS = 35
 
 Narrow = Callable[[Mapping[str, Any]], Narrowing | None]
 """From a row, or what was clicked in a drawing, to the rows behind it."""
@@ -44,6 +47,7 @@ def card(
     *,
     drawings: Sequence[tuple[str, Spec]] = (),
     echart: Spec | None = None,
+    columns: int = 1,
     table_first: bool = False,
     words: Mapping[str, Mapping[str, str]] | None = None,
     hidden: frozenset[str] = frozenset(),
@@ -56,8 +60,10 @@ def card(
         if data.table.num_rows == 0:
             st.markdown(plain(t.t(_emptiness(data))))
         else:
-            for name, spec in drawings:
-                _draw(board, data.name, name, spec, narrow)
+            places = st.columns(columns) if columns > 1 and drawings else [st.container()]
+            for number, (name, spec) in enumerate(drawings):
+                with places[number % len(places)]:
+                    _draw(board, data.name, name, spec, narrow)
             if echart is not None:
                 alt = t.t(f"analytics.chart.{data.name}.title")
                 st.echarts_chart(echart, height=360, alt=alt, key=f"drawing-{data.name}")
@@ -128,12 +134,20 @@ def _draw_rows(
         shown,
         key=key,
         hide_index=True,
-        height=min(36 * (shown.num_rows + 1) + 3, 400),
+        height=min(ROW_PIXELS * (shown.num_rows + 1) + 3, 400),
         column_config=config,
-        column_order=[name for name in shown.column_names if name not in hidden],
+        column_order=_order([name for name in shown.column_names if name not in hidden]),
         on_select=partial(_picked_row, data.name, key, rows_of(data.table), narrow),
         selection_mode="single-row",
     )
+
+
+def _order(names: list[str]) -> list[str]:
+    """The link stands early: a wide table must not hide it."""
+    if "open" in names:
+        names.remove("open")
+        names.insert(2, "open")
+    return names
 
 
 def _picked_row(card_name: str, key: str, rows: Sequence[Mapping[str, Any]], narrow: Narrow) -> None:
@@ -224,7 +238,7 @@ def sessions_behind(board: Board) -> None:
             hide_index=True,
             key="behind-rows",
             column_config=config,
-            height=min(36 * (shown.num_rows + 1) + 3, 320),
+            height=min(ROW_PIXELS * (shown.num_rows + 1) + 3, 320),
             column_order=["title", "open", "rows", "errors", "total_ms", "last_at"],
         )
         if total > table.num_rows:

@@ -1,23 +1,20 @@
 """Chart tables for people: columns with names and units, times in the viewer's zone, files to download."""
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet
 import streamlit as st
 
 from chat_core.i18n import Texts
 
 HIDDEN = frozenset({"session_uuid", "message_uuid", "log_id", "bucket_start", "bucket_end", "total_rows"})
 """Columns for links and programs."""
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 _SHARES = frozenset({"error_rate", "next_ok", "run_ok", "success", "share", "probability"})
 _MINUTES = frozenset({"tool_ms", "lost_ms", "waiting_ms", "burnt_ms", "total_ms"})
+_MEASURED = frozenset({"value", "usual", "band_low", "band_high"})
 _KILOBYTES = frozenset({"result_bytes", "result_bytes_p50"})
 
 
@@ -27,12 +24,18 @@ def shown_table(table: pa.Table, texts: Texts, words: Mapping[str, Mapping[str, 
     `words` translates the values of a column, by column name.
     """
     columns: dict[str, pa.ChunkedArray] = {}
+    measures = table.column("measure").to_pylist() if "measure" in table.column_names else []
     for name in table.column_names:
         column = table.column(name)
         if name in HIDDEN or name == "total_sessions":
             continue
-        if name in words:
-            column = pa.chunked_array([pa.array([words[name].get(str(value), str(value)) for value in column.to_pylist()])])
+        if measures and name in _MEASURED:
+            pairs = zip(measures, column.to_pylist(), strict=True)
+            column = pa.chunked_array([pa.array([_measured(measure, value) for measure, value in pairs])])
+        elif name in words:
+            column = pa.chunked_array(
+                [pa.array([words[name].get(str(value), str(value)) for value in column.to_pylist()])]
+            )
         elif name.removesuffix("_low").removesuffix("_high") in _MINUTES:
             column = pc.round(pc.divide(column.cast(pa.float64()), 60_000), 2)
         elif "_ms" in name:
@@ -45,12 +48,20 @@ def shown_table(table: pa.Table, texts: Texts, words: Mapping[str, Mapping[str, 
     return pa.table(columns)
 
 
+def _measured(measure: str, value: float) -> str:
+    if measure == "error_rate":
+        return f"{value:.0%}"
+    return f"{value:.0f} ms" if value < 1000 else f"{value / 1000:.1f} s"
+
+
 def column_config(table: pa.Table, texts: Texts, zone: ZoneInfo) -> dict[str, Any]:
     """Return names, units and number formats for `st.dataframe`."""
     config: dict[str, Any] = {}
     for name, kind in zip(table.schema.names, table.schema.types, strict=True):
-        label = texts.t(f"analytics.column.{name}")
-        base = name.removesuffix("_low").removesuffix("_high")
+        base = name if name.startswith("band_") else name.removesuffix("_low").removesuffix("_high")
+        label = texts.t(f"analytics.column.{base}")
+        if base != name:
+            label = texts.t(f"analytics.column.{name.removeprefix(base + '_')}_of", name=label)
         if base in _SHARES:
             config[name] = st.column_config.NumberColumn(label, format="percent")
         elif base in _MINUTES:
@@ -62,7 +73,9 @@ def column_config(table: pa.Table, texts: Texts, zone: ZoneInfo) -> dict[str, An
         elif base in {"calls_per_run", "lift", "value", "usual"} or name in {"band_low", "band_high"}:
             config[name] = st.column_config.NumberColumn(label, format="%.2f") if _is_number(kind) else label
         elif name in {"bucket", "day"}:
-            config[name] = st.column_config.DateColumn(label) if name == "day" else st.column_config.DatetimeColumn(label)
+            config[name] = (
+                st.column_config.DateColumn(label) if name == "day" else st.column_config.DatetimeColumn(label)
+            )
         elif pa.types.is_timestamp(kind):
             config[name] = st.column_config.DatetimeColumn(
                 f"{label} ({zone.key})", format="YYYY-MM-DD HH:mm:ss", timezone=zone.key
@@ -87,36 +100,5 @@ def links_to_sessions(table: pa.Table, base: str) -> list[str]:
     ]
 
 
-def as_csv_rows(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> bytes:
-    """As `as_csv`, for rows that are no table."""
-    out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow(columns)
-    writer.writerows([[_cell(value) for value in row] for row in rows])
-    return out.getvalue().encode("utf-8-sig")
-
-
-def as_csv(table: pa.Table) -> bytes:
-    """Return the table as CSV (UTF-8 with a mark, so that spreadsheets read it right).
-
-    Text that a spreadsheet would run as a formula gets an apostrophe before it: tools and models wrote it.
-    """
-    return as_csv_rows(table.column_names, list(zip(*(column.to_pylist() for column in table.columns), strict=True)))
-
-
-def as_parquet(table: pa.Table) -> bytes:
-    out = io.BytesIO()
-    pyarrow.parquet.write_table(table, out, compression="zstd")
-    return out.getvalue()
-
-
 def rows_of(table: pa.Table) -> Sequence[dict[str, Any]]:
     return table.to_pylist()  # type: ignore[no-any-return]
-
-
-def _cell(value: object) -> object:
-    if isinstance(value, str) and value.startswith(_FORMULA_STARTS):
-        return "'" + value
-    if hasattr(value, "isoformat"):
-        return value.isoformat()
-    return value

@@ -14,6 +14,16 @@ from chat_core.i18n import Texts
 Row = Mapping[str, Any]
 Spec = dict[str, Any]
 
+# Every row has its name, at its height.
+_ROW_LABELS: Spec = {"labelBound": False, "labelOverlap": False, "labelBaseline": "middle"}
+_LEGEND: Spec = {
+    "title": None,
+    "orient": "top",
+    "labelLimit": 140,
+    "symbolType": "square",
+    "symbolStrokeWidth": 0,
+}
+_MARKS = "marks"
 MAX_ROWS = 12
 """Rows in a drawing; the table has them all."""
 PICK = "pick"
@@ -27,6 +37,8 @@ class Palette:
     series: tuple[str, ...]
     low: str
     high: str
+    cell: str
+    """The high end where numbers stand on the colour: `text` can be read on all of it."""
     text: str
     muted: str
     error: str
@@ -37,6 +49,7 @@ LIGHT = Palette(
     series=("#1d3f94", "#c9741a", "#11614a", "#a86cc9", "#7a1f2b", "#2a89ac", "#6b5a12", "#858a93"),
     low="#e9edf8",
     high="#1d3f94",
+    cell="#8fa5e6",
     text="#1c1f24",
     muted="#5c636e",
     error="#b3261e",
@@ -46,6 +59,7 @@ DARK = Palette(
     series=("#6f8df0", "#ffc078", "#3f9d78", "#e3b8f5", "#d85a6a", "#9be0f5", "#a89034", "#8b919c"),
     low="#23283a",
     high="#a5baff",
+    cell="#4560b8",
     text="#e8e8e6",
     muted="#a0a6b1",
     error="#ff9a92",
@@ -85,10 +99,10 @@ class Series:
 def series_of(ranked: Sequence[str], shown: Sequence[str], palette: Palette, other_word: str) -> Series:
     """Give each shown tool its colour.
 
-    `ranked` are all tools of the owner, the most used first: the first seven always keep their colour, whatever is
+    `ranked` are all tools of the owner, the most used first: the first of them always keep their colour, whatever is
     filtered. Further shown tools take colours that are free. Eight series at most, the last one for the rest.
     """
-    own = len(palette.series) - 1
+    own = len(palette.series) if len(set(shown)) <= len(palette.series) else len(palette.series) - 1
     places = {tool: place for place, tool in enumerate(ranked[:own])}
     wanted = sorted(set(shown), key=lambda tool: list(ranked).index(tool) if tool in ranked else len(ranked))
     chosen = wanted[:own]
@@ -116,18 +130,26 @@ def trend(rows: Sequence[Row], series: Series, bucket: str, texts: Texts, palett
         }
         for row in rows
     ]
+    bars = sorted(
+        _summed(values, ("since", "tool"), ("calls", "errors")), key=lambda one: (one["since"], -one["order"])
+    )
+    heights: dict[str, int] = {}
+    for bar in bars:
+        bar["bottom"] = heights.get(bar["since"], 0)
+        bar["top"] = heights[bar["since"]] = bar["bottom"] + bar["calls"]
     return {
-        "data": {"values": _summed(values, ("since", "tool"), ("calls", "errors"))},
-        "height": 220,
+        "data": {"values": bars},
+        "height": 280,
         "params": [_pick(["bucket", "since", "until"])],
-        "mark": {"type": "bar", "stroke": palette.background, "strokeWidth": 1},
+        "mark": {"type": "rect", "stroke": palette.background, "strokeWidth": 1},
         "encoding": {
-            "x": {**_time(bucket), "field": "bucket", "bandPosition": 0},
+            "x": {**_time(bucket), "field": "bucket"},
             "x2": {"field": "end"},
-            "y": {"field": "calls", "type": "quantitative", "stack": "zero", "axis": _axis(texts, "calls", grid=True)},
+            "y": {"field": "top", "type": "quantitative", "axis": _axis(texts, "calls", grid=True)},
+            "y2": {"field": "bottom"},
             "color": _colour(series),
-            "order": {"field": "order"},
             "opacity": {"condition": {"test": "datum.complete", "value": 1}, "value": 0.45},
+            "stroke": {"condition": {"test": "datum.complete", "value": palette.background}, "value": palette.text},
             "strokeDash": {"condition": {"test": "datum.complete", "value": [1, 0]}, "value": [3, 3]},
             "tooltip": [
                 {"field": "label", "title": texts.t("analytics.column.bucket")},
@@ -161,7 +183,8 @@ def error_trend(rows: Sequence[Row], bucket: str, texts: Texts, palette: Palette
     y = {"field": "rate", "type": "quantitative", "axis": _axis(texts, "error_rate", "%", grid=True)}
     return {
         "data": {"values": summed},
-        "height": 120,
+        "height": 160,
+        "params": [_pick_marks(["bucket", "since", "until"])],
         "layer": [
             {
                 "mark": {"type": "line", "color": palette.error, "strokeWidth": 2},
@@ -169,7 +192,7 @@ def error_trend(rows: Sequence[Row], bucket: str, texts: Texts, palette: Palette
                 "transform": [{"filter": "datum.complete"}],
             },
             {
-                "params": [_pick(["bucket", "since", "until"])],
+                "name": _MARKS,
                 "mark": {"type": "point", "color": palette.error, "size": 45, "strokeWidth": 2},
                 "encoding": {
                     "x": x,
@@ -203,7 +226,7 @@ def intervals(
     values = [
         {
             "label": row[label],
-            "value": row[name] * scale,
+            "estimate": row[name] * scale,
             "low": (row[f"{name}_low"] if row[f"{name}_low"] is not None else row[name]) * scale,
             "high": (row[f"{name}_high"] if row[f"{name}_high"] is not None else row[name]) * scale,
             picked: row[picked],
@@ -216,19 +239,20 @@ def intervals(
         "field": "label",
         "type": "nominal",
         "sort": [row[label] for row in rows],
-        "axis": {"title": None, "labelLimit": 160, "ticks": False, "domain": False},
+        "axis": {"title": None, "labelLimit": 160, "ticks": False, "domain": False, **_ROW_LABELS},
     }
     x_axis = _axis(texts, name, "%" if unit == "%" else "~s", grid=True)
     tooltip = [
         {"field": "label", "title": ""},
-        {"field": "value", "format": number, "title": texts.t(f"analytics.column.{name}")},
+        {"field": "estimate", "format": number, "title": texts.t(f"analytics.column.{name}")},
         {"field": "low", "format": number, "title": texts.t("analytics.column.low")},
         {"field": "high", "format": number, "title": texts.t("analytics.column.high")},
     ]
     return {
         "data": {"values": values},
-        "height": {"step": 26},
+        "height": _height(len(values), 26),
         "encoding": {"y": y, "tooltip": tooltip},
+        "params": [_pick_marks([picked])],
         "layer": [
             {
                 "mark": {"type": "rule", "strokeWidth": 2, "color": palette.muted},
@@ -238,9 +262,9 @@ def intervals(
                 },
             },
             {
-                "params": [_pick([picked])],
+                "name": _MARKS,
                 "mark": {"type": "point", "filled": True, "size": 75, "opacity": 1, "color": palette.series[0]},
-                "encoding": {"x": {"field": "value", "type": "quantitative"}},
+                "encoding": {"x": {"field": "estimate", "type": "quantitative"}},
             },
         ],
     }
@@ -267,22 +291,23 @@ def latency(rows: Sequence[Row], series: Series, texts: Texts, palette: Palette)
         "field": "tool",
         "type": "nominal",
         "sort": [row["tool"] for row in rows],
-        "axis": {"title": None, "labelLimit": 160, "ticks": False, "domain": False},
+        "axis": {"title": None, "labelLimit": 160, "ticks": False, "domain": False, **_ROW_LABELS},
     }
     scale = {"type": "log", "nice": True}
-    axis = {**_axis(texts, "duration", "~g", grid=True), "tickCount": 6, "labelExpr": _SECONDS}
+    axis = {**_axis(texts, "duration", "~g", grid=True), **_DECADES}
     low = {"field": "p5", "type": "quantitative", "scale": scale, "axis": axis}
     return {
         "data": {"values": values},
-        "height": {"step": 30},
+        "height": _height(len(values), 30),
         "encoding": {"y": y, "tooltip": tooltip},
+        "params": [_pick_marks(["tool"])],
         "layer": [
             {
                 "mark": {"type": "rule", "strokeWidth": 1.5, "color": palette.muted},
                 "encoding": {"x": low, "x2": {"field": "p95"}},
             },
             {
-                "params": [_pick(["tool"])],
+                "name": _MARKS,
                 "mark": {"type": "bar", "height": 14},
                 "encoding": {
                     "x": {**low, "field": "p25"},
@@ -303,7 +328,12 @@ def latency(rows: Sequence[Row], series: Series, texts: Texts, palette: Palette)
 
 
 # Axis labels in the unit a person would say.
-_SECONDS = "datum.value < 1 ? format(datum.value * 1000, '~g') + ' ms' : format(datum.value, '~g') + ' s'"
+_DECADES: Spec = {
+    "values": [0.001, 0.01, 0.1, 1, 10, 60, 600, 3600],
+    "labelOverlap": True,
+    "labelExpr": "datum.value < 1 ? format(datum.value * 1000, '~g') + ' ms' : datum.value < 60 ?"
+    " format(datum.value, '~g') + ' s' : datum.value < 3600 ? format(datum.value / 60, '~g') + ' min' : '1 h'",
+}
 
 
 def distribution(rows: Sequence[Row], order: Sequence[str], texts: Texts, palette: Palette) -> Spec:
@@ -319,10 +349,11 @@ def distribution(rows: Sequence[Row], order: Sequence[str], texts: Texts, palett
         }
         for row in rows
     ]
-    axis = {**_axis(texts, "duration", "~g"), "tickCount": 6, "labelExpr": _SECONDS}
+    axis = {**_axis(texts, "duration", "~g"), **_DECADES}
     return {
         "data": {"values": values},
-        "height": {"step": 26},
+        "height": _height(len(order), 26),
+        "params": [_pick(["tool"])],
         "mark": {"type": "bar", "height": 18},
         "encoding": {
             "x": {"field": "from", "type": "quantitative", "scale": {"type": "log"}, "axis": axis},
@@ -331,7 +362,7 @@ def distribution(rows: Sequence[Row], order: Sequence[str], texts: Texts, palett
                 "field": "tool",
                 "type": "nominal",
                 "sort": list(order),
-                "axis": {"title": None, "labelLimit": 160, "ticks": False, "domain": False},
+                "axis": {"title": None, "labelLimit": 160, "ticks": False, "domain": False, **_ROW_LABELS},
             },
             "color": {
                 "field": "part",
@@ -369,7 +400,7 @@ def heatmap(rows: Sequence[Row], texts: Texts, palette: Palette) -> Spec:
             )
     return {
         "data": {"values": values},
-        "height": {"step": 24},
+        "height": 7 * 24 + 40,
         "params": [_pick(["weekday", "hour"])],
         "mark": {"type": "rect", "stroke": palette.background, "strokeWidth": 2, "cornerRadius": 3},
         "encoding": {
@@ -388,7 +419,7 @@ def heatmap(rows: Sequence[Row], texts: Texts, palette: Palette) -> Spec:
                 "field": "day",
                 "type": "ordinal",
                 "sort": days,
-                "axis": {"title": None, "ticks": False, "domain": False},
+                "axis": {"title": None, "ticks": False, "domain": False, **_ROW_LABELS},
             },
             "color": {
                 "field": "calls",
@@ -417,7 +448,6 @@ def followers(rows: Sequence[Row], series: Series, texts: Texts, palette: Palett
             "probability": row["probability"],
             "lift": row["lift"],
             "times": row["times"],
-            "dark": row["probability"] > 0.45,
         }
         for row in kept
     ]
@@ -430,6 +460,7 @@ def followers(rows: Sequence[Row], series: Series, texts: Texts, palette: Palett
             "labelLimit": 140,
             "ticks": False,
             "domain": False,
+            **_ROW_LABELS,
         },
     }
     x = {
@@ -443,11 +474,12 @@ def followers(rows: Sequence[Row], series: Series, texts: Texts, palette: Palett
             "labelLimit": 100,
             "ticks": False,
             "domain": False,
+            **_ROW_LABELS,
         },
     }
     return {
         "data": {"values": values},
-        "height": {"step": 32},
+        "height": _height(len({row["tool"] for row in kept}), 32, 110),
         "encoding": {
             "x": x,
             "y": y,
@@ -459,15 +491,16 @@ def followers(rows: Sequence[Row], series: Series, texts: Texts, palette: Palett
                 _tip("times", texts, ","),
             ],
         },
+        "params": [_pick_marks(["tool", "next_tool"])],
         "layer": [
             {
-                "params": [_pick(["tool", "next_tool"])],
+                "name": _MARKS,
                 "mark": {"type": "rect", "stroke": palette.background, "strokeWidth": 2, "cornerRadius": 3},
                 "encoding": {
                     "color": {
                         "field": "probability",
                         "type": "quantitative",
-                        "scale": {"range": [palette.low, palette.high], "domain": [0, 1]},
+                        "scale": {"range": [palette.low, palette.cell], "domain": [0, 1]},
                         "legend": None,
                     }
                 },
@@ -476,10 +509,7 @@ def followers(rows: Sequence[Row], series: Series, texts: Texts, palette: Palett
                 "mark": {"type": "text", "fontSize": 12},
                 "encoding": {
                     "text": {"field": "probability", "type": "quantitative", "format": ".0%"},
-                    "color": {
-                        "condition": {"test": "datum.dark", "value": palette.background},
-                        "value": palette.text,
-                    },
+                    "color": {"value": palette.text},
                 },
             },
         ],
@@ -508,9 +538,7 @@ def steps(rows: Sequence[Row], series: Series, texts: Texts, palette: Palette) -
         else:
             word = texts.t(f"analytics.run.{row['target']}")
             colour = palette.error if row["target"] == "FAILED" else palette.muted
-            nodes.setdefault(
-                word, {"name": word, "depth": last - 1, "itemStyle": {"color": colour, "borderWidth": 0}}
-            )
+            nodes.setdefault(word, {"name": word, "depth": last - 1, "itemStyle": {"color": colour, "borderWidth": 0}})
             target = word
         links[(source, target)] = links.get((source, target), 0) + int(row["runs"])
     return {
@@ -558,7 +586,7 @@ def bars(
     ]
     return {
         "data": {"values": values},
-        "height": {"step": 30},
+        "height": _height(len(rows), 30, 50 if len(parts) < 2 else 80),
         "params": [_pick(list(pick) or ["label"])],
         "mark": {"type": "bar", "stroke": palette.background, "strokeWidth": 1},
         "encoding": {
@@ -566,7 +594,7 @@ def bars(
                 "field": "label",
                 "type": "nominal",
                 "sort": [row[label] for row in rows],
-                "axis": {"title": None, "labelLimit": 200, "ticks": False, "domain": False},
+                "axis": {"title": None, "labelLimit": 200, "ticks": False, "domain": False, **_ROW_LABELS},
             },
             "x": {
                 "field": "value",
@@ -590,8 +618,18 @@ def bars(
     }
 
 
+def _height(rows: int, step: int, frame: int = 62) -> int:
+    """Pixels for rows of equal height, with room for the axis."""
+    return max(rows, 1) * step + frame
+
+
 def _pick(fields: list[str]) -> Spec:
     return {"name": PICK, "select": {"type": "point", "fields": fields, "clear": "dblclick"}}
+
+
+def _pick_marks(fields: list[str]) -> Spec:
+    """As `_pick`, in a drawing of several layers: the marks of the one that is named."""
+    return {**_pick(fields), "views": [_MARKS]}
 
 
 def _colour(series: Series, field: str = "tool", *, legend: bool = True) -> Spec:
@@ -599,7 +637,7 @@ def _colour(series: Series, field: str = "tool", *, legend: bool = True) -> Spec
         "field": field,
         "type": "nominal",
         "scale": {"domain": series.domain, "range": series.range},
-        "legend": {"title": None, "orient": "top", "labelLimit": 140, "symbolType": "square"} if legend else None,
+        "legend": _LEGEND if legend else None,
     }
 
 

@@ -5,7 +5,20 @@ import streamlit as st
 from chat_core.ui.chart_card import Board
 from chat_core.ui.markdown import plain
 
-RULES = ("call", "outcome", "duration", "wait", "branches", "days", "loop", "lost", "interval", "notice", "people", "left_out")
+RULES = (
+    "call",
+    "outcome",
+    "duration",
+    "wait",
+    "branches",
+    "days",
+    "loop",
+    "lost",
+    "interval",
+    "notice",
+    "people",
+    "left_out",
+)
 
 
 def draw_definitions(board: Board) -> None:

@@ -135,7 +135,7 @@ def _change(filters: Filters, key: str, change: Callable[[Filters, Any], Filters
 def _with_range(filters: Filters, value: str) -> Filters:
     if value != "custom":
         return replace(filters, range=value, first_day=None, last_day=None)
-    today = date.today()  # noqa: DTZ011 (a first proposal; the person picks the days)
+    today = date.today()
     return replace(filters, range=value, first_day=filters.first_day or today, last_day=filters.last_day or today)
 
 

@@ -22,6 +22,9 @@ class _Metric:
     """Whether more is better, worse, or neither."""
 
 
+LEAST_TO_COMPARE = 30
+"""Calls in the period before; with fewer a change says nothing."""
+
 _METRICS = (
     _Metric("calls", "count", Narrowing("call", {})),
     _Metric("sessions", "count", Narrowing("call", {})),
@@ -37,9 +40,10 @@ def draw_metric_row(board: Board, data: ChartData) -> None:
     t = board.viewer.texts
     rows = {row["period"]: row for row in rows_of(data.table)}
     now, before = rows["now"], rows.get("before", {})
+    is_compared = before.get("calls", 0) >= LEAST_TO_COMPARE
     with st.container(key="metrics", horizontal=True, gap="small"):
         for metric in _METRICS:
-            with st.container(key=f"metric-{metric.name}", width=152, gap=None):
+            with st.container(key=f"metric-{metric.name}", width=160, gap=None):
                 value = now[metric.name]
                 narrowing = metric.behind
                 if metric.name == "p95_ms" and value is not None:
@@ -47,7 +51,7 @@ def draw_metric_row(board: Board, data: ChartData) -> None:
                 st.metric(
                     t.t(f"analytics.card.{metric.name}"),
                     _text(board, metric, value),
-                    delta=_change(board, metric, value, before.get(metric.name)),
+                    delta=_change(board, metric, value, before.get(metric.name)) if is_compared else None,
                     delta_color=metric.good,
                 )
                 st.button(
@@ -59,7 +63,7 @@ def draw_metric_row(board: Board, data: ChartData) -> None:
                 )
     note = footer_text(data.footer, board.viewer, 1)
     if before:
-        note += " · " + t.t("analytics.compared")
+        note += " · " + t.t("analytics.compared" if is_compared else "analytics.not_compared")
     st.caption(plain(note))
     if board.shown_card == "cards":
         sessions_behind(board)
@@ -70,7 +74,7 @@ def _text(board: Board, metric: _Metric, value: Any) -> str:
         return "–"
     match metric.kind:
         case "count":
-            return board.viewer.texts.count(int(value))
+            return f"{int(value):,}" if value < 1_000_000 else board.viewer.texts.count(int(value))
         case "share":
             return f"{value:.1%}"
         case "duration":

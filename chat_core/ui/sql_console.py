@@ -4,9 +4,9 @@ import streamlit as st
 
 from chat_core.analytics.console import EXAMPLES, ROW_LIMIT, TIME_LIMIT_SECONDS, ConsoleAnswer
 from chat_core.analytics.console_process import MEMORY_LIMIT_MB
+from chat_core.analytics.files import as_csv_rows
 from chat_core.errors import ParleyError
 from chat_core.ui.chart_card import Board
-from chat_core.ui.chart_table import as_csv_rows
 from chat_core.ui.markdown import plain
 
 _SQL = "console-sql"
@@ -21,7 +21,7 @@ def draw_sql_console(board: Board) -> None:
     st.session_state.setdefault(_SQL, EXAMPLES["errors"])
     with st.container(horizontal=True, gap="small", key="console-examples"):
         for name, sql in EXAMPLES.items():
-            st.button(t.t(f"analytics.sql.example.{name}"), key=f"example-{name}", on_click=_take, args=(sql,))
+            st.button(t.t(f"analytics.sql.example.{name}"), key=f"console-take-{name}", on_click=_take, args=(sql,))
     st.text_area(t.t("analytics.sql.query"), key=_SQL, height=170)
     st.button(t.t("analytics.sql.run"), key="console-run", type="primary", on_click=_run, args=(board,))
     answer = st.session_state.get(_ANSWER)

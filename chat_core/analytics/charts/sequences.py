@@ -5,6 +5,8 @@ import pyarrow as pa
 from chat_core.analytics.scope import Scope
 
 SANKEY_STEPS = 5
+LINK = f"""step || ':' || tool || '>' || CASE WHEN next_tool = '' THEN run_status
+           WHEN step = {SANKEY_STEPS} THEN 'more' ELSE next_tool END"""
 
 
 def read(scope: Scope) -> pa.Table:

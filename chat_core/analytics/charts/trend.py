@@ -4,15 +4,15 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-from chat_core.analytics.filters import Bucket
+from chat_core.analytics.filters import Bucket, Filters, Window
 from chat_core.analytics.scope import FINISHED, Scope
 
 
-def bucket_of(scope: Scope) -> Bucket:
+def bucket_of(filters: Filters, window: Window) -> Bucket:
     """The chosen bucket, or the one that gives a readable number of bars."""
-    if scope.filters.bucket != "auto":
-        return scope.filters.bucket
-    length = scope.window.end - scope.window.start
+    if filters.bucket != "auto":
+        return filters.bucket
+    length = window.end - window.start
     if length <= timedelta(days=3):
         return "hour"
     return "day" if length <= timedelta(days=120) else "week"
@@ -24,7 +24,7 @@ def read(scope: Scope) -> pa.Table:
     Hours are told apart by `bucket_start` (UTC): the hour that comes twice in autumn is two buckets.
     `complete` is false for a bucket that is not over yet, or that the window cuts.
     """
-    bucket = bucket_of(scope)
+    bucket = bucket_of(scope.filters, scope.window)
     zone, window = scope.filters.zone, scope.window
     offset = zone.offset_sql("started_at", window.start, window.end)
     local = f"date_trunc('{bucket}', started_at + {offset})"
