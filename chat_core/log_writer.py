@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from chat_core.errors import LeaseLost, StoreUnavailable
+from chat_core.errors import LeaseLost, ParleyError, StoreUnavailable
 from chat_core.event_bus import EventBus
+from chat_core.fail_point import fail_point
 from chat_core.models import NewEntry
 from chat_core.store.questions import NewQuestion
 from chat_core.store.runs import Append, End, Lease
@@ -24,6 +25,10 @@ _DELTAS: frozenset[str] = frozenset({"thinking", "answer"})
 _log = logging.getLogger("parley.log_writer")
 
 
+class Refused(ParleyError):
+    """What a run wanted stored can never be stored, and the disk is not the reason; only this run fails."""
+
+
 @dataclass(slots=True)
 class _Pending:
     """What one run has queued since its last commit."""
@@ -35,7 +40,7 @@ class _Pending:
     """The parts of the last entry while it is a delta that others may still join."""
     bridge_seq: int | None = None
     questions: list[NewQuestion] = field(default_factory=list)
-    summary: str | None = None
+    summaries: list[str] = field(default_factory=list)
     end: End | None = None
 
     def add(self, item: Append) -> None:
@@ -43,8 +48,13 @@ class _Pending:
             self._add_entry(entry)
         self.questions += item.questions
         self.bridge_seq = item.bridge_seq if item.bridge_seq is not None else self.bridge_seq
-        self.summary = item.summary if item.summary is not None else self.summary
+        self.summaries += item.summaries
         self.end = item.end if item.end is not None else self.end
+
+    @property
+    def parts(self) -> int:
+        """How much is queued, deltas that will be joined counted one by one."""
+        return len(self.entries) + len(self.delta_parts)
 
     def _add_entry(self, entry: NewEntry) -> None:
         if entry.kind in _DELTAS and self.delta_parts and self.entries[-1].kind == entry.kind:
@@ -67,7 +77,7 @@ class _Pending:
             entries=tuple(self.entries),
             bridge_seq=self.bridge_seq,
             questions=tuple(self.questions),
-            summary=self.summary,
+            summaries=tuple(self.summaries),
             end=self.end,
         )
 
@@ -89,6 +99,7 @@ class LogWriter:
         self._pending: dict[str, _Pending] = {}
         self._last_flush: dict[str, float] = {}
         self._lost: dict[str, LeaseLost] = {}
+        self._refused: dict[str, Refused] = {}
         self._in_commit: set[str] = set()
         self._closing = False
         self.trouble: str | None = None
@@ -96,10 +107,14 @@ class LogWriter:
         self._thread.start()
 
     def submit(self, item: Append) -> None:
-        """Queue what a run wants stored. Raises `LeaseLost` once an earlier item of the same lease was refused."""
+        """Queue what a run wants stored.
+
+        Raises `LeaseLost` once an earlier item of the same lease came too late, and `Refused`, one time, when one
+        could not be stored; what is submitted after that counts again.
+        """
         key = _key(item.lease)
         with self._changed:
-            while len(self._pending_entries(key)) > MAX_PENDING_ENTRIES and not self._closing:
+            while self._parts(key) > MAX_PENDING_ENTRIES and not self._closing:
                 self._changed.wait(1.0)
             self._raise_if_lost(key)
             now = time.monotonic()
@@ -115,7 +130,7 @@ class LogWriter:
     def flush(self, lease: Lease, timeout_seconds: float) -> None:
         """Wait until everything the lease has queued is stored.
 
-        Raises `LeaseLost` when it was refused, `StoreUnavailable` when it could not be stored in time.
+        Raises as `submit` does, and `StoreUnavailable` when it could not be stored in time; it is still queued then.
         """
         key = _key(lease)
         deadline = time.monotonic() + timeout_seconds
@@ -125,15 +140,16 @@ class LogWriter:
                 self._changed.notify_all()
             while key in self._pending or key in self._in_commit:
                 left = deadline - time.monotonic()
-                if left <= 0:
+                if left <= 0 or not self._thread.is_alive():
                     raise StoreUnavailable(self.trouble or "The database did not take the changes in time.")
-                self._changed.wait(left)
+                self._changed.wait(min(left, 1.0))
             self._raise_if_lost(key)
 
     def forget(self, lease: Lease) -> None:
         """Drop what is remembered of a lease whose work is over."""
         with self._changed:
             self._lost.pop(_key(lease), None)
+            self._refused.pop(_key(lease), None)
             self._last_flush.pop(_key(lease), None)
 
     def close(self, timeout_seconds: float = 2.0) -> None:
@@ -145,14 +161,17 @@ class LogWriter:
             self._changed.notify_all()
         self._thread.join(timeout_seconds)
 
-    def _pending_entries(self, key: str) -> list[NewEntry]:
+    def _parts(self, key: str) -> int:
         pending = self._pending.get(key)
-        return pending.entries if pending else []
+        return pending.parts if pending else 0
 
     def _raise_if_lost(self, key: str) -> None:
         lost = self._lost.get(key)
         if lost is not None:
-            raise LeaseLost(lost.message)
+            raise LeaseLost(lost.message, **lost.values)
+        refused = self._refused.pop(key, None)
+        if refused is not None:
+            raise refused
 
     def _work(self) -> None:
         last_commit = 0.0
@@ -198,12 +217,15 @@ class LogWriter:
     def _commit(self, batch: list[_Pending]) -> bool:
         try:
             results = self._store.runs.append([pending.to_append() for pending in batch], self._clock())
-        except Exception as error:
+        except StoreUnavailable as error:
             self._keep(batch, error)
             return False
+        except Exception:
+            return self._commit_one_by_one(batch)
+        fail_point("end.committed" if any(pending.end for pending in batch) else "append.committed")
         with self._changed:
             self.trouble = None
-            self._in_commit = set()
+            self._in_commit -= {_key(pending.lease) for pending in batch}
             for pending, lost in zip(batch, results, strict=True):
                 if lost is not None:
                     self._lost[_key(pending.lease)] = lost
@@ -212,19 +234,29 @@ class LogWriter:
             self._bus.publish(run_id)
         return True
 
-    def _keep(self, batch: list[_Pending], error: Exception) -> None:
+    def _commit_one_by_one(self, batch: list[_Pending]) -> bool:
+        """One run's queue cannot be stored: find it, so that it fails alone."""
+        if len(batch) > 1:
+            stored = [self._commit([pending]) for pending in batch]
+            return all(stored)
+        _log.exception("what run %s wanted stored is refused by the database", batch[0].lease.run_id)
+        key = _key(batch[0].lease)
         with self._changed:
-            self.trouble = error.message if isinstance(error, StoreUnavailable) else "The database refused the changes."
-            self._in_commit = set()
+            self._refused[key] = Refused("What the agent sent could not be stored. The log file has the details.")
+            self._in_commit.discard(key)
+            self._changed.notify_all()
+        return True
+
+    def _keep(self, batch: list[_Pending], error: StoreUnavailable) -> None:
+        with self._changed:
+            self.trouble = error.message
+            self._in_commit -= {_key(pending.lease) for pending in batch}
             for pending in batch:
                 later = self._pending.pop(_key(pending.lease), None)
                 if later is not None:
                     pending.add(later.to_append())
                 self._pending[_key(pending.lease)] = pending
-        if isinstance(error, StoreUnavailable):
-            _log.warning("%s Trying again.", error.message)
-        else:
-            _log.exception("the log could not be stored; trying again")
+        _log.warning("%s Trying again.", error.message)
 
 
 def _key(lease: Lease) -> str:

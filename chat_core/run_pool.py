@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from chat_core.bridge.protocol import RunHost, RunRequest
 from chat_core.errors import BridgeUnavailable, LeaseLost, ParleyError, RunUnknown
 from chat_core.event_bus import EventBus
+from chat_core.fail_point import fail_point
 from chat_core.log_writer import LogWriter
 from chat_core.models import ErrorNote, Question, Run
 from chat_core.runner import Runner
@@ -43,6 +44,8 @@ class RunPool:
         self._clock = clock
         self._lock = threading.Lock()
         self._runners: dict[str, Runner] = {}
+        self._unstopped: set[str] = set()
+        """Runs whose agent could not be told to stop; it is told once it can be reached."""
         self._closing = threading.Event()
         self._threads = ThreadPoolExecutor(max_workers=max_active_runs, thread_name_prefix="run")
         self._beat_thread = threading.Thread(target=self._beat, name="lease-beat", daemon=True)
@@ -54,6 +57,9 @@ class RunPool:
     def start(self, run: Run, runtime: str, first_text: str, request: Callable[[], RunRequest]) -> None:
         """Work on a run that was just begun. `request` is called in the run's thread, because it reads the branch."""
         runner = self._add(run, runtime, first_text)
+        # Somebody may have asked for a stop before there was a runner to tell.
+        if self._store.runs.is_stop_requested(run.run_id):
+            runner.stop_requested.set()
         self._spawn(run, lambda: runner.work(request()))
 
     def resume(self, run: Run, runtime: str, first_text: str) -> None:
@@ -63,7 +69,12 @@ class RunPool:
             runner.stop_requested.set()
             self._spawn_stop(run.run_id)
         log = self._store.runs.entries(run, 0, 1_000_000_000)
-        self._spawn(run, lambda: runner.resume(run.bridge_seq, log))
+
+        def work() -> None:
+            self._deliver_to(run.run_id)
+            runner.resume(run.bridge_seq, log)
+
+        self._spawn(run, work)
 
     def interrupt(self, run: Run, runtime: str, note: ErrorNote) -> None:
         """End a run of an earlier process that cannot be followed any more."""
@@ -78,13 +89,17 @@ class RunPool:
             runner.stop_requested.set()
         try:
             self._host.stop(run_id)
+            self._unstopped.discard(run_id)
         except RunUnknown:
+            self._unstopped.discard(run_id)
             _log.info("run %s is not known to its host (yet)", run_id)
         except BridgeUnavailable as away:
+            self._unstopped.add(run_id)
             if runner is not None and runner.was_started:
                 note = ErrorNote("stopped_unreached", f"Stopped here; the agent could not be told. {away.message}")
                 with contextlib.suppress(LeaseLost):
                     runner.abandon(note)
+        fail_point("stop.told")
 
     def deliver(self, question: Question) -> bool:
         """Hand a recorded answer to the agent; False when it could not be reached and will be tried again."""
@@ -96,6 +111,7 @@ class RunPool:
         except ParleyError as error:
             # The run has ended meanwhile or was answered there already: nothing is left to deliver.
             _log.info("an answer found nobody waiting: %s", error.message)
+        fail_point("answer.delivered")
         self._store.questions.mark_delivered(question.question_id)
         return True
 
@@ -156,6 +172,8 @@ class RunPool:
                 if self._runners:
                     self._store.runs.renew(self.owner, self.lease_until())
                     self._deliver_what_waits()
+                for run_id in list(self._unstopped):
+                    self.stop(run_id)
             except ParleyError as error:
                 _log.warning("the leases were not renewed: %s", error.message)
             except Exception:
@@ -163,5 +181,8 @@ class RunPool:
 
     def _deliver_what_waits(self) -> None:
         for run_id in list(self._runners):
-            for question in self._store.questions.undelivered(run_id):
-                self.deliver(question)
+            self._deliver_to(run_id)
+
+    def _deliver_to(self, run_id: str) -> None:
+        for question in self._store.questions.undelivered(run_id):
+            self.deliver(question)

@@ -4,12 +4,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 from chat_core.bridge.protocol import Event, RunHost, RunRequest
 from chat_core.errors import BridgeUnavailable, LeaseLost, LimitReached, ParleyError, RunUnknown
-from chat_core.log_writer import LogWriter
+from chat_core.fail_point import fail_point
+from chat_core.log_writer import LogWriter, Refused
 from chat_core.models import EndStatus, EntryKind, ErrorNote, LogEntry, NewEntry, QuestionKind, TurnContext
 from chat_core.store.questions import NewQuestion
 from chat_core.store.rows import dump
@@ -75,12 +77,23 @@ class Runner:
             if not self._ended and not self.closing.is_set():
                 self._finish("INTERRUPTED", self._text(), error=_note("bridge_lost", _LOST))
         except LeaseLost as lost:
-            _log.info("%s: this worker stands down", lost.message)
+            self._stand_down(lost)
         except Exception as error:
             self._fail(error)
 
+    def _stand_down(self, lost: LeaseLost) -> None:
+        _log.info("%s: this worker stands down", lost.message)
+        if lost.values.get("ended"):
+            # Ended or deleted behind the agent's back: nobody reads what it does any more.
+            with suppress(ParleyError):
+                self._host.stop(self.lease.run_id)
+
     def _fail(self, error: Exception) -> None:
         if self.closing.is_set():
+            return
+        if self._ended and not isinstance(error, Refused):
+            # The end is queued: the log writer stores it as soon as the database takes it.
+            _log.warning("the end of run %s is not stored yet: %s", self.lease.run_id, error)
             return
         status: EndStatus = "FAILED"
         if isinstance(error, RunUnknown):
@@ -101,13 +114,14 @@ class Runner:
             else:
                 self._finish(status, self._text(), error=note)
         except LeaseLost as lost:
-            _log.info("%s: this worker stands down", lost.message)
+            self._stand_down(lost)
         except ParleyError:
             _log.exception("the end of run %s could not be stored", self.lease.run_id)
 
     def _start_and_follow(self, request: RunRequest) -> None:
         deadline = time.monotonic() + START_PATIENCE_SECONDS
         told = False
+        fail_point("run.before_start")
         while True:
             try:
                 self._host.start(request)
@@ -127,6 +141,7 @@ class Runner:
                     told = True
                 self.closing.wait(START_RETRY_SECONDS)
         self._started = True
+        fail_point("run.started")
         if self.stop_requested.is_set():
             self._host.stop(request.run_id)
         self._follow(0)
@@ -228,8 +243,8 @@ class Runner:
         questions: tuple[NewQuestion, ...] = ()
         if entry.kind in ("clarify_request", "approval_request"):
             questions = (_question(entry),)
-        summary = entry.content if entry.kind == "context_compacted" else None
-        self._submit(*self._held_back(), entry, bridge_seq=event.seq, questions=questions, summary=summary)
+        summaries = (entry.content,) if entry.kind == "context_compacted" else ()
+        self._submit(*self._held_back(), entry, bridge_seq=event.seq, questions=questions, summaries=summaries)
 
     def _held_back(self) -> list[NewEntry]:
         """Half an emoji that the next delta never completed."""
@@ -270,7 +285,7 @@ class Runner:
         entries = self._held_back()
         entries += [
             NewEntry("tool_result", "", name, call_id, is_error=True, meta={"outcome": "unknown"})
-            for call_id, name in self._open_calls.items()
+            for call_id, name in list(self._open_calls.items())
         ]
         self._open_calls = {}
         end = End(
@@ -308,9 +323,11 @@ class Runner:
         *entries: NewEntry,
         bridge_seq: int | None = None,
         questions: tuple[NewQuestion, ...] = (),
-        summary: str | None = None,
+        summaries: tuple[str, ...] = (),
     ) -> None:
-        self._writer.submit(Append(self.lease, entries, bridge_seq=bridge_seq, questions=questions, summary=summary))
+        self._writer.submit(
+            Append(self.lease, entries, bridge_seq=bridge_seq, questions=questions, summaries=summaries)
+        )
 
 
 _LOST = "The Bridge was restarted while it worked on this. What it had done so far is kept."

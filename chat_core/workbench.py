@@ -418,7 +418,12 @@ class Workbench:
 
     def stop(self, user: User, run_id: str) -> None:
         """Interrupt the run; harmless twice and after its end. What was done so far is kept."""
-        run = self.store.runs.request_stop(user, run_id)
+        try:
+            run = self.store.runs.request_stop(user, run_id)
+        except StoreUnavailable:
+            # A full disk must not keep an agent from being stopped; only a restart would forget the wish.
+            run = self.store.runs.get(user, run_id)
+        fail_point("stop.requested")
         if run.is_active:
             self._pool.stop(run_id)
 
@@ -441,7 +446,9 @@ class Workbench:
                 )
                 meta = {"question_id": question_id, "answered_by": user.key}
                 insert_entries(db, run.message_id, [NewEntry(kind, text, meta=meta)], utc_text(_now()))
+                fail_point("answer.between")
                 refresh_waiting(db, run_id)
+        fail_point("answer.recorded")
         if first:
             self._bus.publish(run_id)
         if not question.delivered:
@@ -550,6 +557,7 @@ class Workbench:
         session = self.store.sessions.remember_choices(db, session, model_id, skill_folder)
         new = self._new_run(session.model_id, session.skill_folder, {"max_iterations": max_iterations})
         run, answer = self.store.runs.begin(db, user, session, asked, new)
+        fail_point("begin.before_commit")
         return _Begun(run, session, asked, answer, asked.content, max_iterations)
 
     def _new_run(self, model_id: str, skill_folder: str, request: dict[str, Any]) -> NewRun:
@@ -566,6 +574,7 @@ class Workbench:
         )
 
     def _launch(self, begun: "_Begun") -> Started:
+        fail_point("begin.committed")
         run, session = begun.run, begun.session
 
         def request() -> RunRequest:
@@ -647,8 +656,7 @@ class Workbench:
             if self._bridge is not None:
                 self._bridge.wait_until_ready(RECOVERY_SECONDS)
 
-        with suppress(StoreUnavailable, NotFound):
-            recover(self.store, self._pool, self._host, runtime_of, wait_until_ready)
+        recover(self.store, self._pool, self._host, runtime_of, wait_until_ready, self._closed)
 
 
 class _Begun:
@@ -763,7 +771,7 @@ def _checked_title(title: str) -> str:
 def _check_answer(asked: Question, answer: str) -> None:
     if not answer.strip():
         raise InvalidInput("The answer is empty. Choose or write one.")
-    if asked.kind == "approval" and asked.choices and answer.split(":", 1)[0] not in asked.choices:
+    if asked.kind == "approval" and asked.choices and answer not in asked.choices:
         raise InvalidInput(f"The answer {answer!r} is not one of {', '.join(asked.choices)}.")
 
 

@@ -195,24 +195,18 @@ def m003_search(db: Database) -> None:
             USING fts5(text, content = '', detail = none, columnsize = 0, prefix = '1', tokenize = 'ascii')
         """,
         f"""
-        CREATE TRIGGER search_insert AFTER INSERT ON chat_message WHEN new.content <> '' BEGIN
+        CREATE TRIGGER search_insert AFTER INSERT ON chat_message BEGIN
             {_SEARCH_PUT}
         END
         """,
         f"""
-        CREATE TRIGGER search_update_out AFTER UPDATE OF content ON chat_message
-        WHEN old.content <> '' AND old.content <> new.content BEGIN
+        CREATE TRIGGER search_update AFTER UPDATE OF content ON chat_message WHEN old.content <> new.content BEGIN
             {_SEARCH_OUT}
-        END
-        """,
-        f"""
-        CREATE TRIGGER search_update_in AFTER UPDATE OF content ON chat_message
-        WHEN new.content <> '' AND old.content <> new.content BEGIN
             {_SEARCH_PUT}
         END
         """,
         f"""
-        CREATE TRIGGER search_delete AFTER DELETE ON chat_message WHEN old.content <> '' BEGIN
+        CREATE TRIGGER search_delete AFTER DELETE ON chat_message BEGIN
             {_SEARCH_OUT}
         END
         """,
@@ -228,14 +222,16 @@ def m003_search(db: Database) -> None:
 
 
 _SEARCH_PUT = """
-            INSERT INTO search_trigram (rowid, text) VALUES (new.id, parley_fold(new.content));
-            INSERT INTO search_pair (rowid, text) VALUES (new.id, parley_pairs(new.content));
+            INSERT INTO search_trigram (rowid, text)
+                SELECT new.id, parley_fold(new.content) WHERE new.content <> '';
+            INSERT INTO search_pair (rowid, text)
+                SELECT new.id, parley_pairs(new.content) WHERE new.content <> '';
 """
 _SEARCH_OUT = """
             INSERT INTO search_trigram (search_trigram, rowid, text)
-                VALUES ('delete', old.id, parley_fold(old.content));
+                SELECT 'delete', old.id, parley_fold(old.content) WHERE old.content <> '';
             INSERT INTO search_pair (search_pair, rowid, text)
-                VALUES ('delete', old.id, parley_pairs(old.content));
+                SELECT 'delete', old.id, parley_pairs(old.content) WHERE old.content <> '';
 """
 
 

@@ -1,6 +1,7 @@
 """From table rows to the frozen values of `models`."""
 
 import json
+import math
 import sqlite3
 from datetime import datetime
 from typing import Any
@@ -34,7 +35,21 @@ def _maybe_time(text: str | None) -> datetime | None:
 
 
 def dump(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    """Return compact JSON that SQLite can read: what is no number in JSON (NaN, infinity) becomes null."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
 
 
 def session_from(row: sqlite3.Row) -> Session:

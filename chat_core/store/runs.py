@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from chat_core.errors import LeaseLost, LimitReached, NotFound, SessionBusy
+from chat_core.fail_point import fail_point
 from chat_core.models import (
     END_KIND,
     Activity,
@@ -73,8 +74,8 @@ class Append:
     bridge_seq: int | None = None
     questions: tuple[NewQuestion, ...] = ()
     closed_questions: tuple[str, ...] = ()
-    summary: str | None = None
-    """The agent condensed its context: becomes a SYSTEM message under the run's message."""
+    summaries: tuple[str, ...] = ()
+    """The agent condensed its context: each becomes a SYSTEM message under the run's message."""
     end: End | None = None
 
 
@@ -124,6 +125,7 @@ class Runs:
             ),
             utc_text(new.now),
         )
+        fail_point("begin.between")
         return self._start(db, user, session, message, new), message
 
     def begin_again(
@@ -233,6 +235,11 @@ class Runs:
                 "UPDATE run SET stop_requested = 1 WHERE run_id = ? AND status IN ('RUNNING', 'WAITING')", (run_id,)
             )
             return _run(db, run_id)
+
+    def is_stop_requested(self, run_id: str) -> bool:
+        with self._database.read() as db:
+            row = db.execute("SELECT stop_requested FROM run WHERE run_id = ?", (run_id,)).fetchone()
+            return row is not None and bool(row["stop_requested"])
 
     # -- read ----------------------------------------------------------------------------------------------------
 
@@ -431,18 +438,19 @@ def _append(db: sqlite3.Connection, item: Append, at: str) -> LeaseLost | None:
         "SELECT session_id, status, lease_owner, fence FROM run WHERE run_id = ?", (lease.run_id,)
     ).fetchone()
     if row is None or row["status"] not in ("RUNNING", "WAITING"):
-        return LeaseLost(f"run {lease.run_id!r} has ended")
+        return LeaseLost(f"run {lease.run_id!r} has ended", ended=True)
     if (row["lease_owner"], row["fence"]) != (lease.owner, lease.fence):
         return LeaseLost(f"run {lease.run_id!r} was taken over by another worker")
     insert_entries(db, lease.message_id, item.entries, at)
+    fail_point("append.between")
     for question in item.questions:
         open_question(db, lease.run_id, question, at)
     for question_id in item.closed_questions:
         db.execute(
             "UPDATE run_question SET status = 'CLOSED' WHERE question_id = ? AND status = 'WAITING'", (question_id,)
         )
-    if item.summary is not None:
-        messages.append(db, row["session_id"], lease.message_id, NewMessage("SYSTEM", item.summary, "SUMMARY"), at)
+    for summary in item.summaries:
+        messages.append(db, row["session_id"], lease.message_id, NewMessage("SYSTEM", summary, "SUMMARY"), at)
         db.execute("UPDATE chat_session SET last_summarized_at = ? WHERE id = ?", (at, row["session_id"]))
     if item.bridge_seq is not None:
         db.execute("UPDATE run SET bridge_seq = ? WHERE run_id = ?", (item.bridge_seq, lease.run_id))
@@ -469,6 +477,7 @@ def _end(db: sqlite3.Connection, session_id: int, lease: Lease, end: End, at: st
         meta["error"] = {"code": end.error.code, "message": end.error.message}
     db.execute("UPDATE run_question SET status = 'CLOSED' WHERE run_id = ? AND status = 'WAITING'", (lease.run_id,))
     insert_entries(db, lease.message_id, [NewEntry(END_KIND[end.status], end.text, meta=meta)], at)
+    fail_point("end.between")
     db.execute(
         """
         UPDATE chat_message SET content = CASE WHEN content <> '' AND ? <> '' THEN content || char(10, 10) || ?
