@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from chat_core.bridge.client import BridgeAddress, BridgeClient
+from chat_core.bridge.lifeline import SILENCE_SECONDS
 from chat_core.errors import InvalidInput
 from tests.support.real_bridge import MODEL_KEY, TOKEN, RealBridge, models_toml
 from tests.support.scripted_model import Reply, ScriptedModel, call, hold, say
@@ -119,3 +120,13 @@ def test_neither_keys_nor_tokens_nor_what_was_said_are_written_down(bridge: Real
         content = file.read_bytes()
         for secret in (TOKEN, MODEL_KEY, "sk-inherited", "wrong-token-5511", marker):
             assert secret.encode() not in content, f"{secret} stands in {file.name}"
+
+
+def test_a_bridge_whose_app_is_gone_ends_by_itself(tmp_path: Path) -> None:
+    with ScriptedModel() as model:
+        bridge = RealBridge(tmp_path, model)
+        bridge.start()
+        bridge.stop_heartbeat()
+
+        assert bridge.process.wait(SILENCE_SECONDS + 10) == 0
+        assert "has not been heard" in bridge.log

@@ -1,5 +1,6 @@
 """The real Bridge process, with the real hermes-agent, against a scripted model server."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -12,6 +13,7 @@ from typing import Any
 
 from chat_core.bridge.client import BridgeAddress, BridgeClient
 from chat_core.bridge.protocol import Event, RunRequest
+from chat_core.errors import BridgeUnavailable
 from tests.support.scripted_model import Answer, ScriptedModel
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,6 +22,7 @@ COMMAND = [str(PYTHON), "-m", "chat_core.bridge"]
 TOKEN = "token-marker-7f3a9c"
 MODEL_KEY = "sk-marker-5d2e8b1a"
 WAIT_SECONDS = 25.0
+BEAT_SECONDS = 4.0
 
 
 class LiveRun:
@@ -122,6 +125,7 @@ class RealBridge:
         self._environment = dict(environment or {})
         self._process: subprocess.Popen[bytes] | None = None
         self.client = BridgeClient(self._address, give_up_seconds=5.0)
+        self._closing = threading.Event()
 
     def start(self) -> "RealBridge":
         self.data.mkdir(parents=True, exist_ok=True)
@@ -130,6 +134,7 @@ class RealBridge:
             "PARLEY_BRIDGE_TOKEN": TOKEN,
             "PARLEY_DATA_DIR": str(self.data),
             "PARLEY_BRIDGE_READY_FILE": str(self.ready_file),
+            "PARLEY_BRIDGE_GRACE_SECONDS": "1",  # a killed test run leaves no Bridge behind
             "PARLEY_MODEL_RETRIES": "2",
             "PARLEY_MODEL_TIMEOUT_SECONDS": "1",
             "PARLEY_TOOLSETS": "todo,memory,skills,clarify,terminal,file",
@@ -143,6 +148,7 @@ class RealBridge:
                 stderr=subprocess.STDOUT,
             )
         self._wait_until(self.ready_file.exists, "the Bridge did not write its ready file")
+        threading.Thread(target=self._beat, daemon=True, name="heartbeat").start()
         return self
 
     @property
@@ -187,8 +193,13 @@ class RealBridge:
         )
         return LiveRun(self.client, run_id)
 
+    def stop_heartbeat(self) -> None:
+        """Be an app that is gone."""
+        self._closing.set()
+
     def close(self) -> int:
         """End the process the polite way and return its exit code."""
+        self._closing.set()
         self.client.close()
         if self._process is None:
             return 0
@@ -198,6 +209,11 @@ class RealBridge:
         except subprocess.TimeoutExpired:
             self._process.kill()
             return self._process.wait(10)
+
+    def _beat(self) -> None:
+        while not self._closing.wait(BEAT_SECONDS):
+            with contextlib.suppress(BridgeUnavailable):
+                self.client.health()
 
     def _address(self) -> BridgeAddress:
         return BridgeAddress(f"http://127.0.0.1:{self.port}", TOKEN)
