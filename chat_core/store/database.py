@@ -12,7 +12,7 @@ import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -25,6 +25,8 @@ from chat_core.store.migrations import migrations
 BUSY_TIMEOUT_SECONDS = 10.0
 READERS = 8
 MIN_FREE_BYTES = 64 * 2**20
+
+_READ_ONLY = "The database {file} cannot be written. Make the file and its folder writable."
 
 
 class Database:
@@ -50,6 +52,9 @@ class Database:
         lock = _lock_folder(file.parent)
         try:
             with _plain_errors(file):
+                if file.exists() and not os.access(file, os.W_OK):
+                    # SQLite would open it and complain only at the first change.
+                    raise StoreUnavailable(_READ_ONLY.format(file=file))
                 writer = _connect(file)
                 try:
                     _refuse_newer(writer, file)
@@ -64,7 +69,8 @@ class Database:
         except BaseException:
             lock.close()
             raise
-        os.chmod(file, 0o600)
+        with suppress(PermissionError):  # the file of another user who lets us write
+            file.chmod(0o600)
         return cls(file, lock, writer)
 
     @contextmanager
@@ -231,7 +237,7 @@ def _sentence(error: sqlite3.DatabaseError, file: Path) -> str | None:
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return f"Another program keeps the database {file} locked. Close it and try again; nothing was changed."
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
-        return f"The database {file} cannot be written. Make the file and its folder writable."
+        return _READ_ONLY.format(file=file)
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
         return (
             f"The database {file} is damaged. Move it away and restore the last backup (see README, Backup); "
