@@ -86,7 +86,13 @@ class Environment:
     def _run(self, command: Sequence[str], log: IO[bytes]) -> None:
         environment = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "PYTHONHOME"}}
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment, check=False
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            close_fds=False,
+            check=False,
         )
         if done.returncode:
             raise CannotGoOn(_why_install_failed(self._log_file))
@@ -223,6 +229,7 @@ def _one_at_a_time() -> Iterator[None]:
         except OSError:
             print("Another installation is at work; waiting for it.", flush=True)
             fcntl.flock(lock, fcntl.LOCK_EX)
+        os.set_inheritable(lock.fileno(), True)  # a pip that outlives us keeps the others waiting
         yield
 
 
