@@ -43,6 +43,7 @@ def live_panel(
             "module": asset_url(_SCRIPT, base),
             "base": base,
             "run": run.run_id,
+            "message": run.message_uuid,
             "stopping": run.stop_requested,
             "fallback": fallback,
             "follow": follow,

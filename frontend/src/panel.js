@@ -26,7 +26,13 @@ async function readError(response) {
   }
 }
 
-/** What both forms need: texts, and the whole of a long tool result. */
+async function fetchLog(data) {
+  const response = await fetch(`${data.base}/api/chat/messages/${encodeURIComponent(data.message)}/log`, { credentials: "same-origin" });
+  if (!response.ok) throw new Error(`log answered ${response.status}`);
+  return (await response.json()).entries;
+}
+
+/** What both forms need: texts, and the whole of a result that came as its start. */
 function makeContext(data, t) {
   return {
     t,
@@ -34,6 +40,11 @@ function makeContext(data, t) {
       const response = await fetch(`${data.base}/api/chat/results/${encodeURIComponent(ref)}`, { credentials: "same-origin" });
       if (!response.ok) throw new Error(`result answered ${response.status}`);
       return response.text();
+    },
+    async fetchFromLog(callId) {
+      const entry = (await fetchLog(data)).findLast(({ kind, call_id: id }) => kind === "tool_result" && id === callId);
+      if (!entry) throw new Error("the log has no such result");
+      return entry.content;
     },
   };
 }
@@ -455,7 +466,7 @@ class Record {
     if (!entries) {
       this.body.replaceChildren(el("p", { class: "muted" }, spinner(), el("span", { textContent: this.t("record.loading") })));
       try {
-        entries = await this.#fetchEntries();
+        entries = await fetchLog(this.data);
       } catch {
         this.filled = false;
         this.body.replaceChildren(el("p", { class: "muted", textContent: this.t("record.failed") }),
@@ -464,13 +475,6 @@ class Record {
       }
     }
     this.#draw(entries);
-  }
-
-  async #fetchEntries() {
-    const response = await fetch(`${this.data.base}/api/chat/messages/${encodeURIComponent(this.data.message)}/log`, { credentials: "same-origin" });
-    if (!response.ok) throw new Error(`log answered ${response.status}`);
-    const body = await response.json();
-    return Array.isArray(body) ? body : (body.logs ?? body.entries ?? []);
   }
 
   #draw(entries) {

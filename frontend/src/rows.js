@@ -35,7 +35,7 @@ export class Fold {
 }
 
 /** Mono text in a box that scrolls, with copy and, when it was cut, show all. */
-export function monoBox(label, text, context, { resultRef = "", size = null } = {}) {
+export function monoBox(label, text, context, { fetchWhole = null, size = null } = {}) {
   const { t } = context;
   const preview = bounded(text);
   const pre = el("pre", { tabIndex: 0, "aria-label": label }, el("code", { textContent: preview.text || t("tool.empty") }));
@@ -43,12 +43,12 @@ export function monoBox(label, text, context, { resultRef = "", size = null } = 
   const node = el("div", { class: "mono-box" }, el("div", { class: "box-head" }, el("span", { textContent: label }), tools), pre);
   let whole = text;
   const note = el("div", { class: "box-note" });
-  if (preview.cut || resultRef) {
+  if (preview.cut || fetchWhole) {
     const more = el("button", { type: "button", class: "quiet", textContent: size ? t("show_all_size", { size: bytes(size, t) }) : t("show_all") });
     more.onclick = async () => {
       more.disabled = true;
       try {
-        if (resultRef) whole = await context.fetchResult(resultRef);
+        if (fetchWhole) whole = await fetchWhole();
       } catch {
         more.disabled = false;
         setText(note, t("show_all_failed"));
@@ -106,6 +106,13 @@ export class ToolRow {
     if (this.fold.open || !this.fold.build) this.#fill();
   }
 
+  /** What came with the event may be the start only; the whole is in a store of its own or in the message's log. */
+  #whole() {
+    const { item, context } = this;
+    if (item.resultRef) return () => context.fetchResult(item.resultRef);
+    return item.cut ? () => context.fetchFromLog(item.callId) : null;
+  }
+
   #fill() {
     const { item, context } = this;
     const { t } = context;
@@ -113,7 +120,7 @@ export class ToolRow {
     const boxes = [];
     if (hasArguments) boxes.push(this.args ?? (this.args = monoBox(t("tool.arguments"), pretty(item.args), context)));
     if (item.result !== undefined)
-      boxes.push(monoBox(item.state === "error" ? t("tool.error_text") : t("tool.result"), pretty(item.result), context, { resultRef: item.resultRef, size: item.bytes }));
+      boxes.push(monoBox(item.state === "error" ? t("tool.error_text") : t("tool.result"), pretty(item.result), context, { fetchWhole: this.#whole(), size: item.bytes }));
     else if (item.state === "running") boxes.push(el("p", { class: "muted", textContent: t("tool.no_result_yet") }));
     else boxes.push(el("p", { class: "muted", textContent: t("tool.no_result") }));
     this.fold.body.replaceChildren(...boxes);

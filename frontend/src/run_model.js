@@ -135,6 +135,7 @@ export class RunModel {
     tool.state = entry.is_error ? "error" : "done";
     tool.resultRef = entry.result_ref ?? "";
     tool.bytes = entry.bytes ?? null;
+    tool.cut = Boolean(entry.cut);
     if (!this.runningTools.length) this.doing = "between";
   }
 

@@ -32,11 +32,13 @@ export const toolIcon = (name) => family(name)[0];
 
 export const toolName = (name, t) => showDirection(String(name).slice(0, 80)) || t("tool.unnamed");
 
+const currentTodo = (todos) => todos.find((todo) => todo?.status === "in_progress") ?? todos.findLast((todo) => todo?.status === "completed") ?? todos[0];
+
 /** The most telling argument of a call as one short line. */
 export function argumentPreview(name, args) {
   if (typeof args === "string") return oneLine(args);
   if (!args || typeof args !== "object") return "";
-  if (name === "todo") return Array.isArray(args.todos) ? args.todos.map((todo) => oneLine(todo?.content ?? "", 40)).join(" · ").slice(0, 120) : "";
+  if (name === "todo" && Array.isArray(args.todos)) return oneLine(currentTodo(args.todos)?.content ?? "");
   const keys = [...family(name)[2], ...TELLING, ...Object.keys(args)];
   for (const key of keys) {
     if (!Object.hasOwn(args, key)) continue;

@@ -52,7 +52,23 @@ if run and not state.get("finished"):
 if query.get("record"):
     now = datetime.now(UTC)
     message = Message(
-        1, "m1", 1, None, True, 0, "r", "ASSISTANT", "Done.", "SUCCESS", "hermes", "", "", None, None, now, now
+        1,
+        query["record"],
+        1,
+        None,
+        True,
+        0,
+        "r",
+        "ASSISTANT",
+        "Done.",
+        "SUCCESS",
+        "hermes",
+        "",
+        "",
+        None,
+        None,
+        now,
+        now,
     )
     record_panel(message, line="Thought for 12 s · 5 tools · 3/3 done", texts=texts.group("panel"))
     st.markdown("The answer, drawn by the page.")

@@ -417,6 +417,16 @@ def test_the_whole_of_a_stored_result_is_fetched_when_asked_for(app: PanelApp, p
     expect(page.locator('[data-call="c1"] pre')).to_have_text("the whole text")
 
 
+def test_the_whole_of_a_shortened_result_is_found_in_the_log(app: PanelApp, page: Page, run: RunScript) -> None:
+    app.behave(log=[_entry(3, "tool_result", content="the whole of it", call_id="c1")])
+    app.open(page, run=run.run_id)
+    run.add("tool_call", call_id="c1", name="terminal", args={})
+    run.add("tool_result", call_id="c1", name="terminal", result="the …", cut=True, is_error=False)
+    page.locator('[data-call="c1"] button').first.click()
+    page.get_by_role("button", name="Show all").click()
+    expect(page.locator('[data-call="c1"] pre')).to_have_text("the whole of it")
+
+
 # -- Markdown that grows -----------------------------------------------------------------------------------------
 
 MARKDOWN = """# Title
@@ -568,9 +578,9 @@ def test_the_record_is_fetched_when_opened_and_shows_things_in_their_order(app: 
             _entry(14, "run_finished", content="Done.", meta={"status": "SUCCESS"}),
         ]
     )
-    app.open(page, record="1")
+    app.open(page, record="m-finished")
     line = page.get_by_role("button", name="Thought for 12 s")
-    assert [call for call in app.calls("log") if call["message"] == "m1"] == []
+    assert [call for call in app.calls("log") if call["message"] == "m-finished"] == []
     line.click()
     rows = page.locator(".record-body > *")
     expect(rows).to_have_count(6)
