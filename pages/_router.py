@@ -1,5 +1,6 @@
 """Every page passes here: its frame, the sidebar, and which page is shown."""
 
+import logging
 from pathlib import Path
 
 import streamlit as st
@@ -16,7 +17,7 @@ t = viewer.texts
 set_page(t.t("app.name"))
 draw_style()
 
-folder = Path(__file__).parent
+folder = Path(__file__).resolve().parent
 chat = st.Page(folder / "chat.py", title=t.t("nav.chat"), default=True)
 others = [
     st.Page(folder / f"{name}.py", title=t.t(f"nav.{name}"), url_path=name)
@@ -31,5 +32,10 @@ except StoreUnavailable as error:
     st.error(plain(t.t("app.not_started", reason=error.message)))
     st.stop()
 
-draw_sidebar(viewer, workbench, chat, others)
-page.run()
+try:
+    draw_sidebar(viewer, workbench, chat, others)
+    page.run()
+except Exception:
+    # The edge of the app: what nobody foresaw is logged with its trace and told without it.
+    logging.getLogger("chat_core.pages").exception("a page could not be drawn")
+    st.error(plain(t.t("app.page_failed")))

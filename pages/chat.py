@@ -6,7 +6,7 @@ from chat_core.errors import NotFound
 from chat_core.ui import actions
 from chat_core.ui.address import keep_in_address_bar, linked_message, open_session
 from chat_core.ui.bridge_notice import draw_bridge_notice
-from chat_core.ui.chrome import draw_services
+from chat_core.ui.chrome import draw_services, set_title
 from chat_core.ui.composer import composer
 from chat_core.ui.first_screen import draw_first_screen
 from chat_core.ui.markdown import plain
@@ -37,6 +37,8 @@ if session:
     answers = [item.message.uuid for item in branch.messages if item.message.role == "ASSISTANT"]
     activities = workbench.activities(user, session.uuid, answers)
     conversation = Conversation(session, branch, run, activities, choices, linked)
+    if session.title:
+        set_title(t.t("app.page_title", title=session.title))
     if workbench.session_row(user, session.uuid).unseen:
         workbench.mark_seen(user, session.uuid)
 

@@ -181,16 +181,6 @@ def load_earlier(session_id: str) -> None:
     windows[session_id] = windows.get(session_id, 0) + 1
 
 
-def reset_context(session_id: str) -> None:
-    workbench, user = process_workbench(), current_viewer().user
-    attempt("composer", lambda: workbench.reset(user, session_id))
-
-
-def stop_run(run_id: str) -> None:
-    workbench, user = process_workbench(), current_viewer().user
-    attempt("composer", lambda: workbench.stop(user, run_id))
-
-
 def answer_question(run_id: str, question_id: str, choice: str = "", text_key: str = "") -> None:
     """Answer a question of the agent from the page itself (the live panel answers through the API)."""
     workbench, user = process_workbench(), current_viewer().user

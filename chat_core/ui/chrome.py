@@ -20,6 +20,10 @@ _SERVICES = """
 const services = (globalThis[Symbol.for("parley.services")] ??= { copied: 0, scrolled: "", ended: "", deliver: null });
 
 function onClick(event) {
+  if (window.innerWidth <= 768 && event.target.closest?.(".st-key-session-list a, .st-key-new-chat a")) {
+    // On a narrow screen the sidebar lies over the conversation that was just chosen.
+    setTimeout(() => document.querySelector('[data-testid="stSidebarCollapseButton"] button')?.click(), 0);
+  }
   const button = event.target.closest?.('[class*="st-key-copy-"] button');
   if (!button || !navigator.clipboard?.write || !window.ClipboardItem) return;
   const text = new Promise((resolve, reject) => {
@@ -97,10 +101,15 @@ export default function ({ data }) {
 
 
 def set_page(title: str) -> None:
-    """Name the page in the browser's tab; before anything else is drawn."""
+    """Name the page in the browser's tab, and fix its frame; before anything else is drawn."""
     st.set_page_config(
         page_title=title, page_icon=str(ASSETS / "favicon.png"), layout="centered", initial_sidebar_state="auto"
     )
+
+
+def set_title(title: str) -> None:
+    """Name what is open in the browser's tab, after the page was set."""
+    st.set_page_config(page_title=title)
 
 
 def draw_style() -> None:

@@ -21,7 +21,7 @@ from markdown_it.token import Token
 LONGEST_MARKDOWN = 200_000
 """Longer texts (characters) are shown as plain text: parsing them would hold up the page."""
 
-_SPLIT = ":small[]"
+_SPLIT = ":small[]{}"
 """An empty element of Streamlit's own. It shows nothing and keeps two characters from being read as one sign."""
 
 _BIDI_CONTROLS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C])
@@ -379,8 +379,7 @@ def _escape_words(text: str, at_line_start: bool) -> str:
 
 def _escape_special(found: re.Match[str]) -> str:
     if found["arrow"]:
-        sign = found["arrow"]
-        return f"\\{sign[0]}{_SPLIT}" + "".join(f"\\{character}" for character in sign[1:])
+        return _SPLIT.join(f"\\{character}" for character in found["arrow"])
     if found["colon"]:
         return "\\:" + (_SPLIT if found["code"] else "")
     return "\\" + found[0]

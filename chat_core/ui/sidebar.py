@@ -136,6 +136,8 @@ def _draw_row(viewer: Viewer, chat_page: StreamlitPage, row: SessionRow, current
 def _draw_menu(viewer: Viewer, row: SessionRow) -> None:
     t = viewer.texts
     options = ["rename", "unpin" if row.session.pinned else "pin"]
+    if row.run_status not in ("RUNNING", "WAITING"):
+        options.append("reset")
     options += ["restore" if row.session.status == "ARCHIVED" else "archive", "delete"]
     key = f"menu-{row.session.uuid}"
     st.menu_button(
@@ -225,6 +227,9 @@ def _menu_chosen(session_id: str, key: str) -> None:
             view.deleting = session_id
         case "pin" | "unpin":
             attempt("sidebar", lambda: workbench.update_session(user, session_id, pinned=chosen == "pin"))
+        case "reset":
+            attempt("sidebar", lambda: workbench.reset(user, session_id))
+            st.rerun()
         case "archive":
             attempt("sidebar", lambda: workbench.update_session(user, session_id, status="ARCHIVED"))
         case "restore":

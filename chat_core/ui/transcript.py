@@ -243,16 +243,12 @@ def _draw_end(viewer: Viewer, conversation: Conversation, message: Message) -> N
 def end_words(viewer: Viewer, message: Message) -> str:
     """Return the sentence that says how the run ended: in the viewer's language where we have the words."""
     t = viewer.texts
+    start = t.t(f"message.{message.status.lower()}")
     if message.error is None or not message.error.message:
-        if message.status == "STOPPED":
-            return t.t("message.stopped_kept")
-        return t.t("message.failed" if message.status == "FAILED" else "message.interrupted")
+        return t.t("message.stopped_kept") if message.status == "STOPPED" else start
     key = f"run_error.{message.error.code}"
-    if t.locale != "en" and t.has(key):
-        return t.t(key)
-    start = {"STOPPED": "message.stopped", "INTERRUPTED": "message.interrupted"}.get(message.status)
-    sentence = message.error.message
-    return sentence if start is None or sentence.startswith(t.t(start)) else f"{t.t(start)} {sentence}"
+    sentence = t.t(key) if t.locale != "en" and t.has(key) else message.error.message
+    return sentence if sentence.startswith(start) else f"{start} {sentence}"
 
 
 def _draw_answer_actions(viewer: Viewer, conversation: Conversation, item: BranchMessage) -> None:

@@ -9,14 +9,16 @@ from markdown_it import MarkdownIt
 
 from chat_core.ui.markdown import LONGEST_MARKDOWN, plain, safe_markdown
 
-SPLIT = ":small[]"
+SPLIT = ":small[]{}"
 
 
 def html(markdown: str) -> str:
     """What GitHub's Markdown makes of it, without our empty element."""
     parser = MarkdownIt("commonmark", {"maxNesting": 40}).enable(["table", "strikethrough"])
     page = str(parser.render(markdown)).replace(SPLIT, "").replace("\n</code></pre>", "</code></pre>")
-    page = re.sub(r"<h(\d)>.*?</h\1>", lambda found: found[0].replace("\n", " "), page, flags=re.DOTALL)
+    page = re.sub(
+        r"<h(\d)>.*?</h\1>", lambda found: found[0].replace("<br />", "").replace("\n", " "), page, flags=re.DOTALL
+    )
     page = re.sub(r'<code class="[^"]*">', "<code>", page)
     for tag in ("em", "strong", "s"):  # emphasis inside the same emphasis looks the same
         page = _without_nested(page, tag)
@@ -99,7 +101,7 @@ def test_a_link_that_does_not_lead_to_the_web_is_text(target: str) -> None:
     safe = safe_markdown(f"[click]({target}) and [ref][r]\n\n[r]: {target}")
     assert "<a " not in html(safe)
     assert "click" in shown(safe)
-    assert target.split(":")[-1] in shown(safe)
+    assert target.rsplit(":", maxsplit=1)[-1] in shown(safe)
 
 
 def test_web_addresses_stay_links() -> None:
@@ -149,22 +151,10 @@ def live_signs(safe: str) -> list[str]:
 
 
 SIGNS = st.sampled_from(
-    list("ab1 \n\n*_~#>-+=.()[]!|:$<\\&\"'{}/")
-    + [
-        "**",
-        "~~",
-        "- ",
-        "1. ",
-        "> ",
-        "# ",
-        ":red[",
-        ":tada:",
-        "<b>",
-        "->",
-        "![x](",
-        "](javascript:x)",
-        "https://e.example/",
-        ":material/home:",
+    [
+        *"ab1 \n\n*_~#>-+=.()[]!|:$<\\&\"'{}/",
+        *("**", "~~", "- ", "1. ", "> ", "# ", ":red[", ":tada:", "<b>", "->"),
+        *("![x](", "](javascript:x)", "https://e.example/", ":material/home:"),
     ]
 )
 HOSTILE = st.lists(SIGNS, max_size=40).map("".join)
