@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-PROMPT_BYTES = 5_000
-"""Budget of the conversation. A token is never shorter than a byte, so this many tokens are never exceeded."""
+PROMPT_BYTES = 3_000
+"""Budget of the older turns. A token is never shorter than a byte, so this many tokens are never exceeded."""
 MESSAGE_BYTES = 4_000
 """The longest question the model is asked; a longer one is an error of the caller."""
-ANSWER_CHARS = 600
+ANSWER_CHARS = 400
 """Of an older answer only this much is repeated."""
 STOPS = ("\nQuestion:", "\nAnswer:", "\n\n")
 
@@ -117,7 +117,7 @@ def prompts_for(messages: Sequence[Mapping[str, Any]]) -> Prompts:
     examples = _page(_examples_for(question), question)
     if not turns or is_small_talk(question):
         return Prompts(examples, examples)
-    return Prompts(_page(_newest_that_fit(turns, question), question), examples)
+    return Prompts(_page(_newest_that_fit(turns), question), examples)
 
 
 def _examples_for(question: str) -> tuple[Turn, ...]:
@@ -158,15 +158,25 @@ def _folded(content: object) -> str:
     return " ".join(str(content or "").split())
 
 
-def _newest_that_fit(turns: Sequence[Turn], question: str) -> list[Turn]:
-    left = PROMPT_BYTES - len(question.encode())
+def _newest_that_fit(turns: Sequence[Turn]) -> list[Turn]:
+    """Return the newest turns within the budget.
+
+    Half of the budget is freed at once when it is used up, so that the beginning stays the same over many turns and
+    the model's cache of it keeps its worth.
+    """
     kept: list[Turn] = []
-    for turn in reversed(turns):
-        left -= sum(len(text.encode()) for text in turn) + 20
-        if left < 0:
-            break
+    used = 0
+    for turn in turns:
         kept.append(turn)
-    return kept[::-1]
+        used += _size(turn)
+        if used > PROMPT_BYTES:
+            while kept and used > PROMPT_BYTES // 2:
+                used -= _size(kept.pop(0))
+    return kept
+
+
+def _size(turn: Turn) -> int:
+    return sum(len(text.encode()) for text in turn) + len("Question: \nAnswer: \n\n")
 
 
 def _page(turns: Sequence[Turn], question: str) -> str:
