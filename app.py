@@ -1,7 +1,6 @@
 """Starts Parley: the pages, the API and the workbench in one process. `streamlit run app.py` or `python app.py`."""
 
 import gc
-import logging
 import os
 import signal
 import sys
@@ -16,6 +15,7 @@ import streamlit as st
 
 from chat_core.api.routes import api_routes, middleware
 from chat_core.api.stream import OpenStreams
+from chat_core.app_log import set_up_app_log
 from chat_core.config import Settings, load_settings
 from chat_core.errors import ParleyError
 from chat_core.workbench import open_process_workbench, process_workbench, set_process_workbench
@@ -42,8 +42,10 @@ streams = OpenStreams()
 @asynccontextmanager
 async def lifespan(_app: st.App) -> AsyncIterator[dict[str, Any]]:
     """Hold the workbench open while the server runs."""
+    os.umask(0o077)  # conversations are nobody else's business on this machine
     try:
         workbench = open_process_workbench(settings)
+        set_up_app_log(settings.logs_folder, settings.log_level, [settings.bridge_token.get_secret_value()])
     except ParleyError as error:
         stop_with(error)
     close_streams_on_signals()
@@ -73,7 +75,6 @@ def close_streams_on_signals() -> None:
         signal.signal(number, handle)
 
 
-logging.getLogger("chat_core").setLevel(settings.log_level)
 app = st.App(
     Path(__file__).parent / "pages" / "_router.py",
     lifespan=lifespan,

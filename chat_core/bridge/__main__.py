@@ -22,7 +22,6 @@ from chat_core.bridge.model_catalog import ModelCatalog
 from chat_core.bridge.model_servers import tour
 from chat_core.bridge.model_servers.local_model import LocalModel
 from chat_core.bridge.protocol import MemoryText, ModelChoice, SkillChoice
-from chat_core.bridge.redaction import Redaction
 from chat_core.bridge.run_host import LocalRunHost
 from chat_core.bridge.runtimes.hermes.engine import Engine, prepare_environment
 from chat_core.bridge.runtimes.hermes.runtime import HermesRuntime
@@ -30,6 +29,7 @@ from chat_core.bridge.server import Door, MemoryName, create_app
 from chat_core.bridge.settings import BridgeSettings, read_settings
 from chat_core.bridge.skills import list_skills, sync_skills
 from chat_core.errors import BridgeUnavailable, SettingsError
+from chat_core.redaction import Redaction
 
 CLOSING_SECONDS = 1.0
 _EXIT_WRONG_SETTING = 2
