@@ -6,7 +6,7 @@ from pathlib import Path
 import streamlit as st
 
 from chat_core.errors import StoreUnavailable
-from chat_core.ui.chrome import draw_style, set_page
+from chat_core.ui.chrome import draw_services, draw_style, set_page
 from chat_core.ui.markdown import plain
 from chat_core.ui.sidebar import draw_sidebar
 from chat_core.ui.viewer import current_viewer
@@ -35,6 +35,8 @@ except StoreUnavailable as error:
 try:
     draw_sidebar(viewer, workbench, chat, others)
     page.run()
+    if page != chat:
+        draw_services(viewer)
 except Exception:
     # The edge of the app: what nobody foresaw is logged with its trace and told without it.
     logging.getLogger("chat_core.pages").exception("a page could not be drawn")

@@ -36,7 +36,8 @@ def _draw(run_id: str) -> None:
     # All places first, then their content: a place that comes later would move everything below it.
     names = ("status", "thinking", "tools", "todos", "question", "answer", "note")
     places = {name: st.container(key=f"fallback-{name}-{run_id}") for name in names}
-    places["status"].markdown(f":shimmer[{plain(_status(viewer, picture, state))}]")
+    kind = "shimmer" if state.question is None else "orange-badge"
+    places["status"].markdown(f":{kind}[{plain(_status(viewer, picture, state))}]")
     if picture.thinking:
         tail = "\n".join(picture.thinking.rstrip().split("\n")[-2:])[-300:]
         places["thinking"].caption(plain(tail))

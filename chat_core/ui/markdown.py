@@ -38,6 +38,7 @@ _WEB_LINK = re.compile(r"(?:https?://|mailto:)[^\s]", re.IGNORECASE)
 _BARE_URL = re.compile(r"https?://[^\s<>\"`]*[^\s<>\"`.,;:!?'()\[\]{}*_~|\\]", re.IGNORECASE)
 _TASK_BOX = re.compile(r"\[[ xX]\](?=\s)")
 _LINE_BREAK_TAG = re.compile(r"<br\s*/?>", re.IGNORECASE)
+_MARKS = re.compile(r"^[ \t]*(?:#{1,6}\s|>\s?|[-*+]\s|```\S*)|\*\*|__|`+|\|[-:| ]*", re.MULTILINE)
 _LONGEST_FORMULA = 4000
 _ONE_DOLLAR = re.compile(r"\$(?![\s$\d{(])((?:\\.|[^$\\\n`]){1,1000}?)(?<![\s\\])\$(?![\w$])")
 _LOOKS_LIKE_MATHS = re.compile(r"\\[A-Za-z]|\^|(?<![A-Za-z0-9])[A-Za-z]_[A-Za-z0-9{]|^[A-Za-z]$|^[A-Za-z]\s*[=<>+*/-]")
@@ -61,6 +62,12 @@ def safe_markdown(text: str, line_breaks: bool = False) -> str:
 def plain(text: str) -> str:
     """Return `text` for a label (button, expander, link): shown to the letter, on one line, without any Markdown."""
     return _escape(" ".join(text.translate(_BIDI_CONTROLS).split()), links=False)
+
+
+def preview_words(text: str, longest: int) -> str:
+    """Return the first words of a Markdown text without its marks, on one line, as plain text."""
+    bare = _MARKS.sub(" ", text[: 4 * longest])
+    return " ".join(bare.split())[:longest]
 
 
 @lru_cache(maxsize=1)

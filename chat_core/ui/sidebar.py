@@ -11,7 +11,7 @@ from chat_core.models import SessionRow
 from chat_core.ui.actions import attempt
 from chat_core.ui.address import go_to_session, shown_session
 from chat_core.ui.chrome import draw_language
-from chat_core.ui.markdown import plain
+from chat_core.ui.markdown import plain, preview_words
 from chat_core.ui.view_state import view_state
 from chat_core.ui.viewer import Viewer, current_viewer
 from chat_core.workbench import Workbench, process_workbench
@@ -107,7 +107,7 @@ def row_label(row: SessionRow, viewer: Viewer, is_current: bool) -> str:
         case "FAILED" if unseen:
             second = f":red[{plain(t.t('session.failed'))}]"
         case _:
-            second = f":small[{plain(row.preview[:_LONGEST_PREVIEW])}]"
+            second = f":small[{plain(preview_words(row.preview, _LONGEST_PREVIEW))}]"
     mark = " :primary[●]" if unseen else ""
     return f"**{title}** :gray[{time}]{mark} {second}"
 

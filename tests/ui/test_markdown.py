@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from chat_core.ui.markdown import LONGEST_MARKDOWN, plain, safe_markdown
+from chat_core.ui.markdown import LONGEST_MARKDOWN, plain, preview_words, safe_markdown
 
 SPLIT = ":small[]{}"
 
@@ -142,6 +142,23 @@ def test_direction_overrides_are_dropped() -> None:
 
 def test_a_huge_text_is_shown_as_plain_text() -> None:
     assert safe_markdown("<x> " * LONGEST_MARKDOWN).startswith("```text\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("## What you **have** seen\n\nYou asked", "What you have seen You asked"),
+        ("- one\n- `two`\n> three", "one two three"),
+        ("| a | b |\n|---|---|\n| 1 | 2 |", "a b 1 2"),
+        ("```python\nx = a * b_c\n```", "x = a * b_c"),
+    ],
+)
+def test_a_preview_has_the_words_without_the_marks(text: str, words: str) -> None:
+    assert preview_words(text, 40) == words
+
+
+def test_a_preview_is_cut_and_never_walks_a_huge_text() -> None:
+    assert preview_words("a" * 10_000_000, 20) == "a" * 20
 
 
 def live_signs(safe: str) -> list[str]:
