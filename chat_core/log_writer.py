@@ -49,7 +49,7 @@ class _Pending:
         self.questions += item.questions
         self.bridge_seq = item.bridge_seq if item.bridge_seq is not None else self.bridge_seq
         self.summaries += item.summaries
-        self.end = item.end if item.end is not None else self.end
+        self.end = self.end or item.end
 
     @property
     def parts(self) -> int:
@@ -144,6 +144,10 @@ class LogWriter:
                     raise StoreUnavailable(self.trouble or "The database did not take the changes in time.")
                 self._changed.wait(min(left, 1.0))
             self._raise_if_lost(key)
+
+    def has_queued(self, lease: Lease) -> bool:
+        with self._changed:
+            return _key(lease) in self._pending or _key(lease) in self._in_commit
 
     def forget(self, lease: Lease) -> None:
         """Drop what is remembered of a lease whose work is over."""

@@ -38,7 +38,9 @@ def recover(
             for orphan in store.runs.active():
                 if orphan.lease_owner != pool.owner:
                     taken = store.runs.take_over(orphan.run_id, pool.owner, pool.lease_until())
-                    waiting += [taken] if taken is not None else []
+                    if taken is not None:
+                        pool.expect(taken.run_id)
+                        waiting.append(taken)
             fail_point("recovery.taken_over")
             if waiting and not ready:
                 wait_until_ready()

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 
 from chat_core.bridge.protocol import RunHost, RunRequest
-from chat_core.errors import BridgeUnavailable, LeaseLost, ParleyError, RunUnknown
+from chat_core.errors import BridgeUnavailable, LeaseLost, ParleyError, RunUnknown, StoreUnavailable
 from chat_core.event_bus import EventBus
 from chat_core.fail_point import fail_point
 from chat_core.log_writer import LogWriter
@@ -46,6 +46,9 @@ class RunPool:
         self._runners: dict[str, Runner] = {}
         self._unstopped: set[str] = set()
         """Runs whose agent could not be told to stop; it is told once it can be reached."""
+        self._expected: set[str] = set()
+        """Runs that were taken over and will get a runner once the Bridge can be asked."""
+        self._without_runner: set[str] = set()
         self._closing = threading.Event()
         self._threads = ThreadPoolExecutor(max_workers=max_active_runs, thread_name_prefix="run")
         self._beat_thread = threading.Thread(target=self._beat, name="lease-beat", daemon=True)
@@ -58,9 +61,14 @@ class RunPool:
         """Work on a run that was just begun. `request` is called in the run's thread, because it reads the branch."""
         runner = self._add(run, runtime, first_text)
         # Somebody may have asked for a stop before there was a runner to tell.
-        if self._store.runs.is_stop_requested(run.run_id):
-            runner.stop_requested.set()
+        with contextlib.suppress(StoreUnavailable):
+            if self._store.runs.is_stop_requested(run.run_id):
+                runner.stop_requested.set()
         self._spawn(run, lambda: runner.work(request()))
+
+    def expect(self, run_id: str) -> None:
+        """Announce that `resume` or `interrupt` will follow."""
+        self._expected.add(run_id)
 
     def resume(self, run: Run, runtime: str, first_text: str) -> None:
         """Follow a run of an earlier process that this one has taken over."""
@@ -142,10 +150,10 @@ class RunPool:
     # -- threads -------------------------------------------------------------------------------------------------
 
     def _add(self, run: Run, runtime: str, first_text: str) -> Runner:
-        lease = Lease(run.run_id, run.message_id, run.lease_owner, run.fence)
-        runner = Runner(self._host, self._writer, lease, runtime, first_text)
+        runner = Runner(self._host, self._writer, _lease_of(run), runtime, first_text)
         with self._lock:
             self._runners[run.run_id] = runner
+        self._expected.discard(run.run_id)
         return runner
 
     def _spawn(self, run: Run, work: Callable[[], None]) -> None:
@@ -161,7 +169,10 @@ class RunPool:
                     self._writer.forget(runner.lease)
                 self._bus.publish(run.run_id)
 
-        self._threads.submit(job)
+        try:
+            self._threads.submit(job)
+        except RuntimeError:  # the pool was closed meanwhile; the next start takes the run up
+            raise BridgeUnavailable("Parley is stopping. The run goes on with its next start.") from None
 
     def _spawn_stop(self, run_id: str) -> None:
         threading.Thread(target=self.stop, args=(run_id,), name="run-stop", daemon=True).start()
@@ -174,10 +185,25 @@ class RunPool:
                     self._deliver_what_waits()
                 for run_id in list(self._unstopped):
                     self.stop(run_id)
+                self._end_abandoned()
             except ParleyError as error:
                 _log.warning("the leases were not renewed: %s", error.message)
             except Exception:
                 _log.exception("the beat of the leases failed")
+
+    def _end_abandoned(self) -> None:
+        """End runs of this process that nobody works on, should that ever be: none may look RUNNING for ever."""
+        without = {
+            run.run_id: run
+            for run in self._store.runs.active()
+            if run.lease_owner == self.owner and run.run_id not in self._runners and run.run_id not in self._expected
+        }
+        for run_id in self._without_runner & set(without):
+            run = without.pop(run_id)
+            if not self._writer.has_queued(_lease_of(run)) and not self._closing.is_set():
+                _log.error("nobody works on run %s; it is ended", run_id)
+                self.interrupt(run, "", ErrorNote("internal", "Parley lost sight of this run. What was done is kept."))
+        self._without_runner = set(without)
 
     def _deliver_what_waits(self) -> None:
         for run_id in list(self._runners):
@@ -186,3 +212,7 @@ class RunPool:
     def _deliver_to(self, run_id: str) -> None:
         for question in self._store.questions.undelivered(run_id):
             self.deliver(question)
+
+
+def _lease_of(run: Run) -> Lease:
+    return Lease(run.run_id, run.message_id, run.lease_owner, run.fence)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from chat_core.bridge.protocol import Event, RunHost, RunRequest
-from chat_core.errors import BridgeUnavailable, LeaseLost, LimitReached, ParleyError, RunUnknown
+from chat_core.errors import BridgeUnavailable, LeaseLost, LimitReached, ParleyError, RunUnknown, StoreUnavailable
 from chat_core.fail_point import fail_point
 from chat_core.log_writer import LogWriter, Refused
 from chat_core.models import EndStatus, EntryKind, ErrorNote, LogEntry, NewEntry, QuestionKind, TurnContext
@@ -41,6 +41,7 @@ class Runner:
         self._open_calls: dict[str, str] = {}
         self._usage: dict[str, Any] | None = None
         self._ended = False
+        self._ending = threading.Lock()
         self._reconnecting = False
         self._started = False
         self.stop_requested = threading.Event()
@@ -93,8 +94,10 @@ class Runner:
             return
         if self._ended and not isinstance(error, Refused):
             # The end is queued: the log writer stores it as soon as the database takes it.
-            _log.warning("the end of run %s is not stored yet: %s", self.lease.run_id, error)
+            if isinstance(error, StoreUnavailable):
+                _log.warning("the end of run %s is not stored yet: %s", self.lease.run_id, error.message)
             return
+        self._ended = False
         status: EndStatus = "FAILED"
         if isinstance(error, RunUnknown):
             status, note = "INTERRUPTED", _note("bridge_lost", _LOST)
@@ -282,6 +285,10 @@ class Runner:
         model_id: str = "",
         bridge_seq: int | None = None,
     ) -> None:
+        with self._ending:
+            if self._ended:
+                return  # the one who stops and the one who follows may both come to the end
+            self._ended = True
         entries = self._held_back()
         entries += [
             NewEntry("tool_result", "", name, call_id, is_error=True, meta={"outcome": "unknown"})
@@ -297,7 +304,6 @@ class Runner:
             model_id=model_id,
             title=self._title if text and status in ("SUCCESS", "STOPPED") else "",
         )
-        self._ended = True
         self._writer.submit(Append(self.lease, tuple(entries), bridge_seq=bridge_seq, end=end))
         self._writer.flush(self.lease, FLUSH_SECONDS)
 

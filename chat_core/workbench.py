@@ -7,7 +7,7 @@ import types
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +16,7 @@ from chat_core.analytics.analytics import Analytics
 from chat_core.backup import back_up
 from chat_core.bridge.client import BridgeClient
 from chat_core.bridge.process import Bridge, BridgeState, bridge_for
-from chat_core.bridge.protocol import MemoryText, ModelChoice, RunHost, RunRequest, SkillChoice
+from chat_core.bridge.protocol import Health, MemoryText, ModelChoice, RunHost, RunRequest, SkillChoice
 from chat_core.config import Settings
 from chat_core.context import partial_turn, turns_above
 from chat_core.errors import (
@@ -30,16 +30,19 @@ from chat_core.errors import (
     TooLarge,
 )
 from chat_core.event_bus import EventBus
+from chat_core.exports.archive import archive_of
 from chat_core.exports.json_file import json_of, read_file, record_of
 from chat_core.exports.markdown import markdown_of
 from chat_core.fail_point import fail_point
 from chat_core.log_writer import LogWriter
+from chat_core.memory import BranchMemory, branch_memory, condensed_counts
 from chat_core.models import (
     Activity,
     Branch,
     LogEntry,
     Message,
     NewEntry,
+    OutlineMessage,
     Question,
     Run,
     RunState,
@@ -242,6 +245,13 @@ class Workbench:
             return json_of(record, whole_tree=branch != "active")
         return markdown_of(record, whole_tree=branch == "all")
 
+    def export_many(self, user: User, session_ids: Sequence[str], file_format: Literal["md", "json"] = "json") -> bytes:
+        """Return a zip archive with one file for each session, whole trees: each JSON file can be imported again."""
+        sessions = [self.store.sessions.get(user, session_id) for session_id in session_ids]
+        return archive_of(
+            ((session.title, self.export(user, session.uuid, file_format, "all")) for session in sessions), file_format
+        )
+
     def import_session(self, user: User, data: bytes | str) -> tuple[Session, bool]:
         """Store the session of a JSON export under new ids and say whether it is new.
 
@@ -280,10 +290,22 @@ class Workbench:
     # -- reading -------------------------------------------------------------------------------------------------
 
     def branch(
-        self, user: User, session_id: str, *, before: str | None = None, limit: int = 80, message: str | None = None
+        self,
+        user: User,
+        session_id: str,
+        *,
+        before: str | None = None,
+        limit: int = 80,
+        message: str | None = None,
+        later: int | None = None,
     ) -> Branch:
-        """Return a window of the active branch, or of the branch that holds `message` (nothing stored changes)."""
-        return self.store.messages.branch(user, session_id, before=before, limit=limit, message_uuid=message)
+        """Return a window of the active branch, or of the branch that holds `message` (nothing stored changes).
+
+        `later` is how many messages below `message` the window may show; half of them when it is not given.
+        """
+        return self.store.messages.branch(
+            user, session_id, before=before, limit=limit, message_uuid=message, later=later
+        )
 
     def message(self, user: User, message_id: str) -> Message:
         return self.store.messages.get(user, message_id)
@@ -293,6 +315,14 @@ class Workbench:
 
     def tree(self, user: User, session_id: str) -> list[Message]:
         return self.store.messages.tree(user, session_id)
+
+    def outline(self, user: User, session_id: str) -> list[OutlineMessage]:
+        """Every message of the session with the start of its text only: what a picture of the tree needs."""
+        return self.store.messages.outline(user, session_id)
+
+    def follow_ups(self, user: User, session_id: str, message_ids: Sequence[str]) -> dict[str, int]:
+        """How many messages each of these has below it on the branch that it leads to; counted up to a hundred."""
+        return self.store.messages.follow_ups(user, session_id, message_ids)
 
     def log(self, user: User, message_id: str) -> list[LogEntry]:
         """The full record of a message, in order."""
@@ -320,14 +350,18 @@ class Workbench:
         skill_folder: str | None = None,
         max_iterations: int | None = None,
         parent: str | None = None,
+        branch: str | None = None,
     ) -> Started:
         """Append the user's message after the active branch (or after `parent`) and start a run for it.
 
+        `branch` names any message of the branch to go on with, when that may be another than the active one.
         Refused as a whole (`SessionBusy`, `LimitReached`): then nothing is stored and the caller keeps the text.
         """
         content = _checked_text(text)
         with self.store.database.write() as db:
             session = owned_session(db, user, session_id)
+            if branch is not None:
+                messages.activate_path(db, messages.message_of(db, user, session, branch))
             above = messages.leaf_of(db, session.id) if parent is None else _answer_above(db, user, session, parent)
             asked = messages.append(db, session.id, above, NewMessage("USER", content, "SENT"), utc_text(_now()))
             begun = self._begin(db, user, session, asked, model_id, skill_folder, max_iterations)
@@ -409,12 +443,18 @@ class Workbench:
             contexts.put(db, answer.id, TurnContext(session.runtime, kept, _is_base(db, answer.id)))
             new = self._new_run(answer.model_id, answer.skill_folder, {"continued": True})
             run = self.store.runs.begin_again(db, user, session, answer, new)
+            messages.activate_path(db, answer)
             answer = message_by_id(db, answer.id)
-        return self._launch(_Begun(run, session, asked, answer, CONTINUE_TEXT, None))
+            first_text = self.store.messages.first_user_text(db, session.id)
+        return self._launch(_Begun(run, session, asked, answer, CONTINUE_TEXT, first_text, None))
 
     def activate(self, user: User, message_id: str) -> None:
         """Show this version at its fork; all other forks keep what they show."""
         self.store.messages.activate(user, message_id)
+
+    def activate_branch(self, user: User, message_id: str) -> None:
+        """Make the branch that holds this message the active one."""
+        self.store.messages.activate_branch(user, message_id)
 
     def stop(self, user: User, run_id: str) -> None:
         """Interrupt the run; harmless twice and after its end. What was done so far is kept."""
@@ -518,11 +558,25 @@ class Workbench:
     def skills(self, user: User) -> list[SkillChoice]:
         return self._choices.skills()
 
+    def branch_memory(self, user: User, session_id: str) -> BranchMemory:
+        """What the agent's next run of this session gets to remember, and its last tools and summaries."""
+        with self.store.database.read() as db:
+            return branch_memory(db, owned_session(db, user, session_id))
+
+    def condensed_counts(self, user: User, summaries: Sequence[Message]) -> dict[str, int]:
+        """How many messages each of these SUMMARY messages of the user stands for, by its id, where it is known."""
+        with self.store.database.read() as db:
+            return condensed_counts(db, [owned_message(db, user, message.uuid) for message in summaries])
+
     def memory(self, user: User, which: Literal["memory", "user"]) -> MemoryText:
         return self._bridge_client().memory(which)
 
     def write_memory(self, user: User, which: Literal["memory", "user"], text: str) -> MemoryText:
         return self._bridge_client().write_memory(which, storable(text))
+
+    def bridge_health(self, user: User) -> Health:
+        """What the Bridge says of itself now: toolsets in force, problems of its setup. Raises `BridgeUnavailable`."""
+        return self._bridge_client().health()
 
     def bridge_state(self) -> BridgeState:
         return self._bridge.state() if self._bridge is not None else BridgeState("ready")
@@ -557,8 +611,11 @@ class Workbench:
         session = self.store.sessions.remember_choices(db, session, model_id, skill_folder)
         new = self._new_run(session.model_id, session.skill_folder, {"max_iterations": max_iterations})
         run, answer = self.store.runs.begin(db, user, session, asked, new)
+        # Whoever starts a run wants to see it: its branch is the active one from now on.
+        messages.activate_path(db, answer)
         fail_point("begin.before_commit")
-        return _Begun(run, session, asked, answer, asked.content, max_iterations)
+        first_text = self.store.messages.first_user_text(db, session.id)
+        return _Begun(run, session, asked, answer, asked.content, first_text, max_iterations)
 
     def _new_run(self, model_id: str, skill_folder: str, request: dict[str, Any]) -> NewRun:
         return NewRun(
@@ -593,9 +650,7 @@ class Workbench:
                 max_iterations=begun.max_iterations,
             )
 
-        with self.store.database.read() as db:
-            first_text = self.store.messages.first_user_text(db, session.id)
-        self._pool.start(run, session.runtime, first_text, request)
+        self._pool.start(run, session.runtime, begun.first_text, request)
         return Started(run.run_id, begun.answer.uuid, begun.asked.uuid)
 
     def _edit(self, db: Any, user: User, message_id: str, text: str) -> Message:
@@ -659,18 +714,17 @@ class Workbench:
         recover(self.store, self._pool, self._host, runtime_of, wait_until_ready, self._closed)
 
 
+@dataclass(frozen=True, slots=True)
 class _Begun:
-    """A run that is stored and not yet launched."""
+    """A run that is stored and not yet launched; nothing more is read for it, so that nothing more can fail."""
 
-    def __init__(
-        self, run: Run, session: Session, asked: Message, answer: Message, text: str, max_iterations: int | None
-    ) -> None:
-        self.run = run
-        self.session = session
-        self.asked = asked
-        self.answer = answer
-        self.text = text
-        self.max_iterations = max_iterations
+    run: Run
+    session: Session
+    asked: Message
+    answer: Message
+    text: str
+    first_text: str
+    max_iterations: int | None
 
 
 class _Choices:
@@ -776,9 +830,7 @@ def _check_answer(asked: Question, answer: str) -> None:
 
 
 def _answer_above(db: Any, user: User, session: Session, parent: str) -> int:
-    message = owned_message(db, user, parent)
-    if message.session_id != session.id:
-        raise NotFound(f"there is no message {parent!r} in session {session.uuid!r}")
+    message = messages.message_of(db, user, session, parent)
     if message.role != "ASSISTANT":
         raise InvalidInput("A new message follows an answer; to run a message of the user, send no text.")
     return message.id

@@ -174,7 +174,7 @@ def _live_once(workbench: Workbench, dice: random.Random, name: str) -> None:
         workbench.answer(LOCAL_USER, run.run_id, run.question.question_id, "yes")
     elif run is not None and roll < 0.2:
         workbench.stop(LOCAL_USER, run.run_id)
-    elif roll < 0.06:
+    elif roll < 0.03:
         workbench.delete_session(LOCAL_USER, session.uuid, undo_seconds=dice.choice([0, 0.1]))
     elif run is not None:
         return
