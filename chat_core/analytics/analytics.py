@@ -130,7 +130,8 @@ class Analytics:
         """The title of one of the user's sessions; None when the user has no such session."""
         with self._cache.reader() as cursor:
             row = cursor.execute(
-                "SELECT title FROM raw_session WHERE session_uuid = ? AND owner = ?", [session_uuid, user.key]
+                "SELECT title FROM raw_session WHERE session_uuid = ? AND owner = ? AND NOT is_deleted",
+                [session_uuid, user.key],
             ).fetchone()
         return str(row[0]) if row else None
 

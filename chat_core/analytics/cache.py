@@ -17,7 +17,7 @@ from chat_core.analytics.facts import FACT_TABLES, QUERIES_OF_FACTS
 from chat_core.analytics.source import ACTIVE_FINGERPRINT, BULK_ROWS, FINAL_STATUS, Head, Marks, Source, Visit
 from chat_core.errors import StoreUnavailable
 
-FORMAT = 1
+FORMAT = 2
 """Raise it when a table here changes: older and newer files are then made again."""
 MEMORY_LIMIT = "1GB"
 THREADS = 2
@@ -25,7 +25,8 @@ THREADS = 2
 _COPIES = """
     CREATE TABLE raw_session (
         id BIGINT, session_uuid VARCHAR, owner VARCHAR, title VARCHAR, status VARCHAR, runtime VARCHAR,
-        model_id VARCHAR, skill_folder VARCHAR, created_at VARCHAR, updated_at VARCHAR);
+        model_id VARCHAR, skill_folder VARCHAR, created_at VARCHAR, updated_at VARCHAR,
+        is_deleted BOOLEAN DEFAULT FALSE);
     CREATE TABLE raw_message (
         id BIGINT, message_uuid VARCHAR, session_id BIGINT, parent_id BIGINT, is_active INTEGER, run_id VARCHAR,
         role VARCHAR, status VARCHAR, runtime VARCHAR, model_id VARCHAR, skill_folder VARCHAR, created_at VARCHAR,
@@ -41,7 +42,8 @@ _COPIES = """
         duration_ms BIGINT, is_error INTEGER, bytes BIGINT, error_text VARCHAR, meta VARCHAR, created_at VARCHAR,
         args_hash BIGINT, args_preview VARCHAR, args_parsed BOOLEAN);
     CREATE TABLE state (
-        format INTEGER, log_id BIGINT, last_log_seen VARCHAR, synced_at TIMESTAMP, version BIGINT);
+        format INTEGER, log_id BIGINT, last_log_seen VARCHAR, synced_at TIMESTAMP, version BIGINT,
+        pruned_runs BIGINT);
 """
 
 
@@ -130,10 +132,10 @@ def _open(file: Path) -> duckdb.DuckDBPyConnection:
                 f"The statistics file {file.name} can neither be read nor made again: {second}", file=file.name
             ) from second
     try:
-        known = connection.execute("SELECT format FROM state").fetchone()
+        known = connection.execute("SELECT format FROM state").fetchall()
     except duckdb.Error:
         known = None
-    if known != (FORMAT,):
+    if known != [(FORMAT,)]:
         connection.close()
         _remove(file)
         connection = _connect(file)
@@ -170,7 +172,7 @@ def _create_tables(connection: duckdb.DuckDBPyConnection, version: int) -> None:
         connection.execute(_COPIES)
         for statement in FACT_TABLES.values():
             connection.execute(statement)
-        connection.execute("INSERT INTO state VALUES (?, 0, '', NULL, ?)", [FORMAT, version])
+        connection.execute("INSERT INTO state VALUES (?, 0, '', NULL, ?, 0)", [FORMAT, version])
 
 
 @contextlib.contextmanager
@@ -186,8 +188,9 @@ def _transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
 
 
 def _value(connection: duckdb.DuckDBPyConnection, sql: str, *values: object) -> object:
-    row = connection.execute(sql, list(values)).fetchone()
-    return row[0] if row else None
+    # Fetched to the end: DuckDB refuses other work while a result is open.
+    rows = connection.execute(sql, list(values)).fetchall()
+    return rows[0][0] if rows else None
 
 
 def _number(connection: duckdb.DuckDBPyConnection, sql: str, *values: object) -> int:
@@ -238,7 +241,8 @@ def _top_up(
                 connection.execute(f"CREATE OR REPLACE TEMP TABLE new_{table} AS FROM incoming")
             connection.unregister("incoming")
         # The session with the newest change is always read again; only what differs is a change.
-        retitled = _number(connection, "SELECT COUNT(*) FROM (FROM new_session EXCEPT FROM raw_session)")
+        known = "SELECT * EXCLUDE (is_deleted) FROM raw_session"
+        retitled = _number(connection, f"SELECT COUNT(*) FROM (FROM new_session EXCEPT {known})")
         _take_over(connection)
         _follow_changes(connection, visit, marks, head)
         touched = _number(connection, "SELECT COUNT(DISTINCT message_id) FROM touched")
@@ -264,8 +268,12 @@ def _top_up(
 def _take_over(connection: duckdb.DuckDBPyConnection) -> None:
     """Put the incoming rows in the place of their older versions."""
     connection.execute("CREATE OR REPLACE TEMP TABLE touched AS SELECT id AS message_id FROM new_message")
+    connection.execute("CREATE OR REPLACE TEMP TABLE was_deleted AS SELECT id FROM raw_session WHERE is_deleted")
     connection.execute("DELETE FROM raw_session WHERE id IN (SELECT id FROM new_session)")
-    connection.execute("INSERT INTO raw_session BY NAME SELECT * FROM new_session")
+    connection.execute(
+        "INSERT INTO raw_session BY NAME SELECT *, id IN (SELECT id FROM was_deleted) AS is_deleted FROM new_session"
+    )
+    connection.execute("DROP TABLE was_deleted")
     # A message that turned inactive keeps its place in the copy until _follow_changes has seen its fork.
     connection.execute("DELETE FROM raw_message WHERE id IN (SELECT message_id FROM touched)")
     connection.execute("INSERT INTO raw_message BY NAME SELECT *, is_active = 1 AS on_active_branch FROM new_message")
@@ -296,6 +304,36 @@ def _follow_changes(connection: duckdb.DuckDBPyConnection, visit: Visit, marks: 
         _forget_missing(connection, visit.session_ids(), "raw_session")
     if forks_changed:
         _mark_branches(connection)
+    _follow_deletions(connection, head)
+    if _number(connection, "SELECT pruned_runs FROM state") != head.pruned_runs:
+        _forget_pruned(connection, visit)
+        connection.execute("UPDATE state SET pruned_runs = ?", [head.pruned_runs])
+
+
+def _follow_deletions(connection: duckdb.DuckDBPyConnection, head: Head) -> None:
+    """A deleted session counts nowhere, and again when its deletion is undone."""
+    connection.execute(
+        "CREATE OR REPLACE TEMP TABLE deleted AS SELECT unnest(?::BIGINT[]) AS id", [head.deleted_sessions]
+    )
+    wrong = "is_deleted <> (id IN (SELECT id FROM deleted))"
+    connection.execute(
+        "INSERT INTO touched SELECT m.id FROM raw_message m JOIN raw_session s ON s.id = m.session_id"
+        f" WHERE s.{wrong.replace('(id IN', '(s.id IN')}"
+    )
+    connection.execute(f"UPDATE raw_session SET is_deleted = NOT is_deleted WHERE {wrong}")
+    connection.execute("DROP TABLE deleted")
+
+
+def _forget_pruned(connection: duckdb.DuckDBPyConnection, visit: Visit) -> None:
+    """Old records that were removed from the log are removed here as well."""
+    messages, left = visit.pruned_messages()
+    connection.register("pruned", messages)
+    connection.register("left_rows", left)
+    gone = "message_id IN (SELECT id FROM pruned) AND id NOT IN (SELECT id FROM left_rows)"
+    connection.execute(f"INSERT INTO touched SELECT DISTINCT message_id FROM raw_entry WHERE {gone}")
+    connection.execute(f"DELETE FROM raw_entry WHERE {gone}")
+    connection.unregister("pruned")
+    connection.unregister("left_rows")
 
 
 def _forget_missing(connection: duckdb.DuckDBPyConnection, ids: object, table: str) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import duckdb
 
-from chat_core.analytics.console_process import MEMORY_LIMIT_MB, ROW_LIMIT
+from chat_core.analytics.console_process import ROW_LIMIT, TOO_MUCH_MEMORY
 from chat_core.errors import InvalidInput
 from chat_core.models import User
 
@@ -44,7 +44,7 @@ _VIEWS: dict[str, str] = {
     "session": """
         SELECT session_uuid, title, status, runtime, model_id, skill_folder,
                TRY_CAST(NULLIF(created_at, '') AS TIMESTAMPTZ) AT TIME ZONE 'UTC' AS created_at
-        FROM raw_session WHERE owner = ?""",
+        FROM raw_session WHERE owner = ? AND NOT is_deleted""",
 }
 
 EXAMPLES: dict[str, str] = {
@@ -99,8 +99,7 @@ class Console:
 
     def copy_for(self, user: User, cursor: duckdb.DuckDBPyConnection) -> Path:
         """Return the file with this owner's facts as of the last sync."""
-        row = cursor.execute("SELECT version FROM state").fetchone()
-        version = int(row[0]) if row else 0
+        version = int(cursor.execute("SELECT version FROM state").fetchall()[0][0])
         known = self._copies.get(user.key)
         if known and known[0] == version and known[1].exists():
             return known[1]
@@ -144,9 +143,7 @@ class Console:
             finally:
                 process.kill()
         if not output:
-            raise InvalidInput(
-                f"The query needed more than {MEMORY_LIMIT_MB} MB of memory. Ask for less at once.", name="sql"
-            )
+            raise InvalidInput(TOO_MUCH_MEMORY, name="sql")
         if len(output) > ANSWER_BYTES:
             raise InvalidInput("The answer is too big to show. Ask for fewer or shorter columns.", name="sql")
         answer: dict[str, Any] = json.loads(output)

@@ -15,6 +15,7 @@ from typing import Any
 ROW_LIMIT = 1000
 CELL_CHARS = 2000
 MEMORY_LIMIT_MB = 512
+TOO_MUCH_MEMORY = f"The query needed more than {MEMORY_LIMIT_MB} MB of memory. Ask for less at once."
 ADDRESS_SPACE_MB = 1800
 """Python, DuckDB and its threads map about 700 MB before a query begins."""
 
@@ -30,7 +31,7 @@ def main() -> None:
     try:
         answer = answer_query(Path(request["file"]), str(request["sql"]), seconds)
     except MemoryError:
-        answer = {"error": f"The query needed more than {MEMORY_LIMIT_MB} MB of memory. Ask for less at once."}
+        answer = {"error": TOO_MUCH_MEMORY}
     sys.stdout.write(json.dumps(answer, ensure_ascii=True, default=str))
 
 
@@ -79,6 +80,8 @@ def answer_query(file: Path, sql: str, time_limit_seconds: float) -> dict[str, A
         rows = cursor.fetchmany(ROW_LIMIT + 1)
     except duckdb.InterruptException:
         return {"timeout": True}
+    except duckdb.OutOfMemoryException:
+        return {"error": TOO_MUCH_MEMORY}
     except duckdb.Error as error:
         return {"timeout": True} if over.is_set() else {"error": _plain(str(error), file)}
     finally:

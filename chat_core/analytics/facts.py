@@ -43,9 +43,9 @@ _META_TEXT = "CASE WHEN meta <> '' AND json_valid(meta) THEN json_extract_string
 
 _WORK_MESSAGE = """
     CREATE OR REPLACE TEMP TABLE work_message AS
-    SELECT m.id AS message_id, m.session_id, COALESCE(s.owner, '') AS owner, m.runtime, m.model_id, m.skill_folder,
+    SELECT m.id AS message_id, m.session_id, s.owner, m.runtime, m.model_id, m.skill_folder,
            m.on_active_branch, m.status, m.run_id
-    FROM raw_message m LEFT JOIN raw_session s ON s.id = m.session_id
+    FROM raw_message m JOIN raw_session s ON s.id = m.session_id AND NOT s.is_deleted
     WHERE m.id IN (SELECT message_id FROM touched)
 """
 

@@ -40,8 +40,8 @@ class Scope:
             'SELECT LEAST((SELECT MIN(started_at) FROM "call" WHERE owner = $owner),'
             ' (SELECT MIN(started_at) FROM "run" WHERE owner = $owner))',
             {"owner": self._owner},
-        ).fetchone()
-        start = first[0].replace(tzinfo=chosen.start.tzinfo) if first and first[0] else chosen.start
+        ).fetchall()[0][0]
+        start = first.replace(tzinfo=chosen.start.tzinfo) if first else chosen.start
         return Window(max(start, chosen.start), chosen.end)
 
     def calls(self, window: Window | None = None) -> str:

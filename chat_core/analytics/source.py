@@ -66,6 +66,10 @@ class Head:
     old_messages: int
     active_fingerprint: str
     old_sessions: int
+    deleted_sessions: list[int]
+    """Sessions that are deleted but can still be brought back; they count nowhere."""
+    pruned_runs: int
+    """Runs whose old records were removed."""
 
 
 ACTIVE_FINGERPRINT = """
@@ -73,6 +77,12 @@ ACTIVE_FINGERPRINT = """
     FROM {table} WHERE is_active = 1 AND role <> 'SYSTEM' AND id <= ?
 """
 """The same sentence for SQLite and for the copy. Another chosen version changes it."""
+
+# Three counts over indexes; the table itself holds large requests.
+PRUNED_RUNS = """
+    SELECT (SELECT COUNT(*) FROM run) - (SELECT COUNT(*) FROM run WHERE status IN ('RUNNING', 'WAITING'))
+         - (SELECT COUNT(*) FROM run WHERE ended_at IS NOT NULL AND pruned_at IS NULL)
+"""
 
 TABLES = ("session", "message", "run", "question", "entry")
 
@@ -224,6 +234,10 @@ class Visit:
             old_messages=one("SELECT COUNT(*) FROM chat_message WHERE id <= ?", marks.message_id),
             active_fingerprint=str(self._one(ACTIVE_FINGERPRINT.format(table="chat_message"), marks.message_id)),
             old_sessions=one("SELECT COUNT(*) FROM chat_session WHERE id <= ?", marks.session_id),
+            deleted_sessions=[
+                row[0] for row in self._connection.execute("SELECT id FROM chat_session WHERE deleted_at IS NOT NULL")
+            ],
+            pruned_runs=one(PRUNED_RUNS),
         )
 
     def log_row(self, log_id: int) -> str:
@@ -238,6 +252,11 @@ class Visit:
     def active_ids(self) -> pa.Table:
         """The messages that are the chosen version of their fork. Served by the partial index alone."""
         return self._ids("SELECT id FROM chat_message WHERE is_active = 1 AND role <> 'SYSTEM'")
+
+    def pruned_messages(self) -> tuple[pa.Table, pa.Table]:
+        """The messages of which old records were removed, and the log rows that they still have."""
+        messages = "SELECT message_id AS id FROM run WHERE pruned_at IS NOT NULL"
+        return self._ids(messages), self._ids(f"SELECT id FROM chat_message_log WHERE message_id IN ({messages})")
 
     def session_ids(self) -> pa.Table:
         return self._ids("SELECT id FROM chat_session")
