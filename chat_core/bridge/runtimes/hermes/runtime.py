@@ -150,8 +150,15 @@ class HermesRuntime:
         unused = Endpoint("warm-up", "warm-up", "endpoint", "http://127.0.0.1:9/v1", "warm-up", "none")
         try:
             _release(self._build(AgentKey("warm-up", unused)))
+            self._start_default_model()
         except Exception:
             _log.warning("the warm-up failed", exc_info=True)
+
+    def _start_default_model(self) -> None:
+        """When the small model of this machine is what a new user asks first, have it ready before they ask."""
+        choices = self._catalog.choices()
+        if choices and choices[0].kind == "local":
+            self._catalog.endpoint(choices[0].id)
 
     def _build(self, key: AgentKey) -> Any:
         engine = self._engine.result()
