@@ -23,7 +23,6 @@ from chat_core.errors import (
     BridgeUnavailable,
     Conflict,
     InvalidInput,
-    NotFound,
     ParleyError,
     SessionBusy,
     StoreUnavailable,

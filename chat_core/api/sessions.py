@@ -15,6 +15,7 @@ from chat_core.api.wire import (
     SessionDraft,
     SessionList,
     SessionListItem,
+    SessionMemory,
     SessionQuery,
     SessionView,
     SessionWithMessages,
@@ -112,6 +113,11 @@ def get_tree(call: Call) -> Tree:
     return Tree(messages=[TreeMessage.of_tree(message, uuids.get(message.parent_id or 0)) for message in messages])
 
 
+def get_session_memory(call: Call) -> SessionMemory:
+    """Return what the agent's next run gets to remember, and the last tools and summaries of the active branch."""
+    return SessionMemory.of(call.workbench.branch_memory(call.user, call.ids["session_id"]))
+
+
 def _with_log(call: Call, item: BranchMessage) -> BranchMessageView:
     is_answer = item.message.role == "ASSISTANT"
     log = call.workbench.log(call.user, item.message.uuid) if is_answer else []
@@ -129,5 +135,6 @@ ENDPOINTS = (
     Endpoint("POST", "/sessions/{session_id}/seen", mark_session_seen, status=204),
     Endpoint("GET", "/sessions/{session_id}/messages", list_messages),
     Endpoint("GET", "/sessions/{session_id}/tree", get_tree),
+    Endpoint("GET", "/sessions/{session_id}/memory", get_session_memory),
     Endpoint("GET", "/search", search),
 )

@@ -1,15 +1,14 @@
 """Calls that take a session out as a file and bring one in."""
 
-import re
 from urllib.parse import quote
 
 from starlette.responses import Response
 
 from chat_core.api.endpoint import Call, Endpoint
-from chat_core.api.wire import ExportQuery, SessionImported
+from chat_core.api.wire import ExportQuery, SessionImported, SessionsToExport
+from chat_core.exports.file_name import file_name
 
 _TYPES = {"md": "text/markdown; charset=utf-8", "json": "application/json"}
-_NOT_IN_FILE_NAMES = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069/\\\\:*?\"<>|]+")
 
 
 def export_session(call: Call, query: ExportQuery) -> Response:
@@ -23,6 +22,13 @@ def export_session(call: Call, query: ExportQuery) -> Response:
     )
 
 
+def export_sessions(call: Call, body: SessionsToExport) -> Response:
+    """Return many sessions as one zip archive, a file for each, whole trees."""
+    data = call.workbench.export_many(call.user, body.session_ids, body.format)
+    headers = {"Content-Disposition": 'attachment; filename="sessions.zip"'}
+    return Response(data, media_type="application/zip", headers=headers)
+
+
 def import_session(call: Call, data: bytes) -> SessionImported:
     """Store the session of a JSON export; importing the same content again finds it."""
     session, created = call.workbench.import_session(call.user, data)
@@ -31,12 +37,12 @@ def import_session(call: Call, data: bytes) -> SessionImported:
 
 def _as_file(title: str, ending: str) -> str:
     """Return the header that names the file after the title, in the two forms that browsers read (RFC 6266)."""
-    name = _NOT_IN_FILE_NAMES.sub(" ", title).strip(" .")[:100] or "session"
-    return f"attachment; filename=\"session.{ending}\"; filename*=UTF-8''{quote(f'{name}.{ending}', safe='')}"
+    return f"attachment; filename=\"session.{ending}\"; filename*=UTF-8''{quote(file_name(title, ending), safe='')}"
 
 
 ENDPOINTS = (
     # Before the path of one session, which would take "import" for an id.
     Endpoint("POST", "/sessions/import", import_session, status=201),
+    Endpoint("POST", "/sessions/export", export_sessions, errors=(404,), produces=("application/zip",)),
     Endpoint("GET", "/sessions/{session_id}/export", export_session, produces=("text/markdown", "application/json")),
 )

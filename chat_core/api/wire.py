@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from chat_core.bridge.protocol import MemoryText, ModelChoice, SkillChoice
+from chat_core.memory import BranchMemory
 from chat_core.models import (
     BranchMessage,
     LogEntry,
@@ -450,6 +451,67 @@ class Memory(Answer):
         return cls(text=memory.text, limit=memory.limit, used=memory.used)
 
 
+class RememberedView(Answer):
+    role: str
+    text: str
+    tools: list[str]
+
+
+class ToolUseView(Answer):
+    message_id: str
+    tool_name: str
+    arguments: str
+    result: str | None
+    is_error: bool
+    duration_ms: int | None
+    at: str
+
+
+class SummaryView(Answer):
+    message_id: str
+    text: str
+    condensed: int | None
+    at: str
+
+
+class SessionMemory(Answer):
+    """What the agent has in mind for the active branch of a session."""
+
+    working: list[RememberedView] = Field(description="The messages that the agent's next run begins with.")
+    turns: int
+    tokens: int | None = Field(description="Context used at the end of the last run that told; null after a reset.")
+    window: int | None
+    tools: list[ToolUseView] = Field(description="The last tool calls, newest first.")
+    summaries: list[SummaryView] = Field(description="What was condensed, newest first.")
+
+    @classmethod
+    def of(cls, memory: BranchMemory) -> Self:
+        return cls(
+            working=[RememberedView(role=item.role, text=item.text, tools=list(item.tools)) for item in memory.working],
+            turns=memory.turns,
+            tokens=memory.tokens,
+            window=memory.window,
+            tools=[
+                ToolUseView(
+                    message_id=use.message_uuid,
+                    tool_name=use.tool_name,
+                    arguments=use.arguments,
+                    result=use.result,
+                    is_error=use.is_error,
+                    duration_ms=use.duration_ms,
+                    at=utc_text(use.at),
+                )
+                for use in memory.tools
+            ],
+            summaries=[
+                SummaryView(
+                    message_id=item.message_uuid, text=item.text, condensed=item.condensed, at=utc_text(item.at)
+                )
+                for item in memory.summaries
+            ],
+        )
+
+
 class HealthAnswer(Answer):
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -467,6 +529,11 @@ class ExportQuery(Query):
     branch: Literal["active", "all"] | None = Field(
         default=None, description="Without it Markdown holds the active branch, JSON the whole tree."
     )
+
+
+class SessionsToExport(Body):
+    session_ids: list[str] = Field(min_length=1, max_length=500)
+    format: Literal["md", "json"] = "json"
 
 
 class SessionImported(Answer):

@@ -130,7 +130,8 @@ def main() -> int:
     runtime = HermesRuntime(settings, catalog)
     host = LocalRunHost({runtime.name: runtime}, max_active_runs=settings.max_active_runs)
     lifeline = Lifeline(settings.grace_seconds, lambda: host.active_runs)
-    door = Door(host, BridgeChoices(runtime, catalog), settings.token, _version(), lifeline.contacted)
+    choices = BridgeChoices(runtime, catalog)
+    door = Door(host, choices, settings.token, _version(), settings.toolsets, lifeline.contacted)
     app = create_app(door, tour.routes(tour_key, settings.tour_pace_seconds))
     config = uvicorn.Config(
         app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1, ws="none"

@@ -120,6 +120,10 @@ class Health(Wire):
     version: str = ""
     runtimes: list[str] = Field(default_factory=list)
     active_runs: int = 0
+    toolsets: list[str] = Field(default_factory=list)
+    """What the agent may use."""
+    problems: list[str] = Field(default_factory=list)
+    """Plain sentences about what is set up wrongly; no secrets."""
 
 
 class MemoryText(Wire):

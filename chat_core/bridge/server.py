@@ -90,6 +90,7 @@ class Door:
     choices: Choices
     token: str = field(repr=False)
     version: str = ""
+    toolsets: Sequence[str] = ()
     contacted: Callable[[], None] = lambda: None
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     """Set it to end all event streams; runs go on."""
@@ -147,9 +148,15 @@ async def _health(door: Door, request: Request) -> Response:
     status: Literal["ok", "starting"] = "ok" if door.choices.is_ready() else "starting"
     if not request.scope["parley_token"]:
         return _json({"status": status})
-    health = Health(status=status, version=door.version, runtimes=door.host.runtimes, active_runs=door.host.active_runs)
-    problems = await asyncio.to_thread(door.choices.problems)
-    return _json({**health.model_dump(), "problems": problems})
+    health = Health(
+        status=status,
+        version=door.version,
+        runtimes=door.host.runtimes,
+        active_runs=door.host.active_runs,
+        toolsets=list(door.toolsets),
+        problems=await asyncio.to_thread(door.choices.problems),
+    )
+    return _json(health.model_dump())
 
 
 async def _models(door: Door, _request: Request) -> Response:

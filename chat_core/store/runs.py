@@ -365,6 +365,42 @@ def log_of(db: sqlite3.Connection, message_id: int) -> list[LogEntry]:
     return [entry_from(row) for row in rows]
 
 
+def last_tool_entries(db: sqlite3.Connection, message_ids: Sequence[int], calls: int) -> list[LogEntry]:
+    """The newest tool calls of these messages with their results, newest entry first: a result before its call."""
+    rows = db.execute(
+        f"""
+        WITH last_calls AS (
+            SELECT message_id, call_id FROM chat_message_log INDEXED BY chat_message_log_kind
+            WHERE message_id IN (SELECT value FROM json_each(?))
+            AND kind IN ('tool_call', 'tool_result', 'todo_update') AND kind = 'tool_call'
+            ORDER BY message_id DESC, seq DESC LIMIT ?
+        )
+        SELECT {LOG_COLUMNS} FROM chat_message_log l INDEXED BY chat_message_log_kind
+        WHERE l.message_id IN (SELECT message_id FROM last_calls)
+        AND l.kind IN ('tool_call', 'tool_result', 'todo_update') AND l.kind <> 'todo_update'
+        AND (l.message_id, l.call_id) IN (SELECT message_id, call_id FROM last_calls)
+        ORDER BY l.message_id DESC, l.seq DESC
+        """,
+        (str(list(message_ids)), calls),
+    )
+    return [entry_from(row) for row in rows]
+
+
+def compactions(db: sqlite3.Connection, message_ids: Sequence[int]) -> dict[int, list[int]]:
+    """How many messages the agent condensed each time it did so in these messages, oldest first; 0 if unknown."""
+    found: dict[int, list[int]] = {}
+    for row in db.execute(
+        """
+        SELECT message_id, meta_json FROM chat_message_log
+        WHERE message_id IN (SELECT value FROM json_each(?)) AND kind = 'context_compacted' ORDER BY message_id, seq
+        """,
+        (str(list(message_ids)),),
+    ):
+        count = json.loads(row["meta_json"] or "{}").get("condensed")
+        found.setdefault(row["message_id"], []).append(count if isinstance(count, int) else 0)
+    return found
+
+
 def insert_entries(db: sqlite3.Connection, message_id: int, entries: Sequence[NewEntry], at: str) -> None:
     """Give the entries their numbers and store them; a large tool result goes to its own table, once."""
     seq = _last_seq(db, message_id)

@@ -1,4 +1,6 @@
+import io
 import json
+import zipfile
 from urllib.parse import unquote
 
 import pytest
@@ -165,3 +167,32 @@ def test_search_finds_titles_and_messages_as_plain_text(
         assert hit["snippet"][begin:end] == query
     assert client.get(f"{CHAT}/search", params={"q": "nothing like it"}).json() == {"hits": [], "next_before": None}
     assert client.get(f"{CHAT}/search").status_code == 400
+
+
+def test_many_sessions_are_exported_as_one_archive_that_can_be_imported(
+    client: TestClient, workbench: Workbench, user: User, rich: Session
+) -> None:
+    workbench.update_session(user, rich.uuid, title='a/b: "c"')
+    other = workbench.create_session(user, title="A b   c ", runtime="echo")
+    answer = client.post(f"{CHAT}/sessions/export", json={"session_ids": [rich.uuid, other.uuid]})
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/zip"
+    assert answer.headers["content-disposition"] == 'attachment; filename="sessions.zip"'
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+        assert archive.namelist() == ["a b c.json", "A b c (2).json"]
+        imported = client.post(f"{CHAT}/sessions/import", content=archive.read("a b c.json"))
+    assert imported.json()["created"] is True
+
+
+def test_an_archive_with_an_unknown_session_or_none_is_refused(client: TestClient, rich: Session) -> None:
+    url = f"{CHAT}/sessions/export"
+    assert client.post(url, json={"session_ids": [rich.uuid, "nobody"]}).status_code == 404
+    assert client.post(url, json={"session_ids": []}).status_code == 400
+
+
+def test_the_memory_of_a_session_is_told(client: TestClient, rich: Session) -> None:
+    memory = client.get(f"{CHAT}/sessions/{rich.uuid}/memory").json()
+    assert memory["turns"] == 1
+    assert memory["working"][0] == {"role": "user", "text": "hello <b>", "tools": []}
+    assert memory["tools"][0]["tool_name"] == "search"
+    assert client.get(f"{CHAT}/sessions/nobody/memory").status_code == 404

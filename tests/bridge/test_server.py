@@ -87,7 +87,8 @@ def test_without_the_token_nothing_but_the_status_is_told(bridge: httpx.Client) 
 
 def test_health_with_the_token_tells_more(bridge: httpx.Client) -> None:
     assert bridge.get("/health").json() == {
-        "status": "ok", "version": "test", "runtimes": ["echo", "gated"], "active_runs": 0, "problems": []
+        "status": "ok", "version": "test", "runtimes": ["echo", "gated"], "active_runs": 0, "toolsets": [],
+        "problems": [],
     }  # fmt: skip
 
 
