@@ -166,6 +166,23 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
+class OutlineMessage:
+    """A message as a picture of the whole tree needs it: its place, its state and the start of its text."""
+
+    id: int
+    uuid: str
+    parent_id: int | None
+    is_active: bool
+    branch_order: int
+    role: Role
+    status: MessageStatus
+    start: str
+    model_id: str
+    skill_folder: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class BranchMessage:
     """A message on a branch, with its place among its siblings (`version_index` counts from 1)."""
 

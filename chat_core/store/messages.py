@@ -12,7 +12,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from chat_core.errors import NotFound
-from chat_core.models import Branch, BranchMessage, Message, MessageStatus, Role, Session, User
+from chat_core.models import (
+    Branch,
+    BranchMessage,
+    Message,
+    MessageStatus,
+    OutlineMessage,
+    Role,
+    Session,
+    User,
+    utc_time,
+)
 from chat_core.store.database import Database
 from chat_core.store.rows import MESSAGE_COLUMNS, message_from
 from chat_core.store.sessions import owned_session
@@ -39,7 +49,31 @@ _UP = f"""
     )
     SELECT {MESSAGE_COLUMNS} FROM up JOIN chat_message m ON m.id = up.id ORDER BY up.depth
 """
+# How far each of some messages reaches down the branch it leads to.
+_BELOW = """
+    WITH RECURSIVE down (root, id, depth) AS (
+        SELECT message_uuid, id, 0 FROM chat_message
+        WHERE session_id = ? AND message_uuid IN (SELECT value FROM json_each(?)) AND role <> 'SYSTEM'
+        UNION ALL
+        SELECT down.root, child.id, down.depth + 1 FROM down
+        JOIN chat_message child ON child.session_id = ? AND COALESCE(child.parent_id, 0) = down.id
+            AND child.is_active = 1 AND child.role <> 'SYSTEM'
+        WHERE down.depth < ?
+    )
+    SELECT root, max(depth) AS below FROM down GROUP BY root
+"""
+# The versions on the way up from a message that are not the chosen ones of their forks.
+_NOT_CHOSEN_ABOVE = """
+    WITH RECURSIVE up (id, parent_id) AS (
+        SELECT id, parent_id FROM chat_message WHERE id = ?
+        UNION ALL
+        SELECT parent.id, parent.parent_id FROM up JOIN chat_message parent ON parent.id = up.parent_id
+    )
+    SELECT m.id, m.parent_id FROM up JOIN chat_message m ON m.id = up.id WHERE m.is_active = 0 AND m.role <> 'SYSTEM'
+"""
 NO_LIMIT = 1_000_000_000
+MOST_COUNTED = 100
+OUTLINE_CHARS = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +99,25 @@ class Messages:
             return owned_message(db, user, message_uuid)
 
     def branch(
-        self, user: User, session_uuid: str, *, before: str | None, limit: int, message_uuid: str | None
+        self,
+        user: User,
+        session_uuid: str,
+        *,
+        before: str | None,
+        limit: int,
+        message_uuid: str | None,
+        later: int | None = None,
     ) -> Branch:
         """Return a window of at most `limit` messages (SYSTEM messages come on top) of one branch.
 
         The branch is the active one, or, with `message_uuid`, the one that holds that message; the window is then
-        around it. `before` continues upwards: the window ends above that message.
+        around it, with at most `later` messages below it (half the window when that is not given). `before` continues
+        upwards: the window ends above that message.
         """
+        later = limit // 2 if later is None else later
         with self._database.read() as db:
             session = owned_session(db, user, session_uuid)
-            end, has_later = self._window_end(db, user, session, before, limit, message_uuid)
+            end, has_later = self._window_end(db, user, session, before, later, message_uuid)
             path = path_above(db, end, limit + 1) if end is not None else []
             shown = list(reversed(path[:limit]))
             return Branch(_with_versions(db, session.id, shown), has_more=len(path) > limit, has_later=has_later)
@@ -85,17 +128,17 @@ class Messages:
         user: User,
         session: Session,
         before: str | None,
-        limit: int,
+        later: int,
         message_uuid: str | None,
     ) -> tuple[int | None, bool]:
         if before is not None:
-            first = _of_session(owned_message(db, user, before), session)
+            first = message_of(db, user, session, before)
             return first.parent_id, True
         if message_uuid is None:
             return leaf_of(db, session.id), False
-        target = _of_session(owned_message(db, user, message_uuid), session)
+        target = message_of(db, user, session, message_uuid)
         start = target.parent_id if target.role == "SYSTEM" and target.parent_id is not None else target.id
-        end = leaf_below(db, session.id, start, max_depth=limit // 2)
+        end = leaf_below(db, session.id, start, max_depth=later)
         return end, leaf_below(db, session.id, end, max_depth=1) != end
 
     def versions(self, user: User, message_uuid: str) -> list[Message]:
@@ -134,6 +177,49 @@ class Messages:
             )
             return [message_from(row) for row in rows]
 
+    def outline(self, user: User, session_uuid: str) -> list[OutlineMessage]:
+        """Every message of the session with the start of its text only, oldest first."""
+        with self._database.read() as db:
+            session = owned_session(db, user, session_uuid)
+            rows = db.execute(
+                """
+                SELECT id, message_uuid, parent_id, is_active, branch_order, role, status, model_id, skill_folder,
+                       created_at, substr(content, 1, ?) AS start
+                FROM chat_message WHERE session_id = ? ORDER BY id
+                """,
+                (OUTLINE_CHARS, session.id),
+            )
+            return [
+                OutlineMessage(
+                    id=row["id"],
+                    uuid=row["message_uuid"],
+                    parent_id=row["parent_id"],
+                    is_active=bool(row["is_active"]),
+                    branch_order=row["branch_order"],
+                    role=row["role"],
+                    status=row["status"],
+                    start=row["start"],
+                    model_id=row["model_id"],
+                    skill_folder=row["skill_folder"],
+                    created_at=utc_time(row["created_at"]),
+                )
+                for row in rows
+            ]
+
+    def follow_ups(
+        self, user: User, session_uuid: str, message_uuids: Sequence[str], most: int = MOST_COUNTED
+    ) -> dict[str, int]:
+        """How many messages each of these has below it on the branch that it leads to; counted up to `most`."""
+        with self._database.read() as db:
+            session = owned_session(db, user, session_uuid)
+            rows = db.execute(_BELOW, (session.id, json.dumps(list(message_uuids)), session.id, most))
+            return {row["root"]: row["below"] for row in rows}
+
+    def activate_branch(self, user: User, message_uuid: str) -> None:
+        """Make the branch that holds this message the active one; forks that lead there already stay as they are."""
+        with self._database.write() as db:
+            activate_path(db, owned_message(db, user, message_uuid))
+
     def activate(self, user: User, message_uuid: str) -> None:
         """Make this version the active one of its fork; every other fork keeps its chosen child."""
         with self._database.write() as db:
@@ -163,6 +249,14 @@ def owned_message(db: sqlite3.Connection, user: User, message_uuid: str) -> Mess
     if row is None:
         raise NotFound(f"there is no message {message_uuid!r}")
     return message_from(row)
+
+
+def message_of(db: sqlite3.Connection, user: User, session: Session, message_uuid: str) -> Message:
+    """Return the user's message when it is one of this session."""
+    message = owned_message(db, user, message_uuid)
+    if message.session_id != session.id:
+        raise NotFound(f"there is no message {message_uuid!r} in session {session.uuid!r}")
+    return message
 
 
 def message_by_id(db: sqlite3.Connection, message_id: int) -> Message:
@@ -225,6 +319,18 @@ def deactivate_siblings(db: sqlite3.Connection, session_id: int, parent_id: int 
     )
 
 
+def activate_path(db: sqlite3.Connection, message: Message) -> None:
+    """Choose, at every fork above the message, the child that leads to it."""
+    if leaf_of(db, message.session_id) == message.id:
+        return
+    rows = db.execute(_NOT_CHOSEN_ABOVE, (message.id,)).fetchall()
+    for row in rows:
+        deactivate_siblings(db, message.session_id, row["parent_id"])
+        db.execute("UPDATE chat_message SET is_active = 1 WHERE id = ?", (row["id"],))
+    if rows:
+        refresh_leaf(db, message.session_id)
+
+
 def next_order(db: sqlite3.Connection, session_id: int, parent_id: int | None) -> int:
     row = db.execute(
         """
@@ -271,12 +377,6 @@ def system_children(db: sqlite3.Connection, parent_ids: Iterable[int]) -> dict[i
         message = message_from(row)
         found.setdefault(message.parent_id or 0, []).append(message)
     return found
-
-
-def _of_session(message: Message, session: Session) -> Message:
-    if message.session_id != session.id:
-        raise NotFound(f"there is no message {message.uuid!r} in session {session.uuid!r}")
-    return message
 
 
 def _with_versions(db: sqlite3.Connection, session_id: int, path: list[Message]) -> list[BranchMessage]:
