@@ -103,6 +103,8 @@ class LogWriter:
         self._in_commit: set[str] = set()
         self._closing = False
         self.trouble: str | None = None
+        self.on_loss: Callable[[Lease, ParleyError], None] = lambda _lease, _error: None
+        """Told from the writing thread when a lease is lost or refused: its agent may be silent for long."""
         self._thread = threading.Thread(target=self._work, name="log-writer", daemon=True)
         self._thread.start()
 
@@ -230,10 +232,11 @@ class LogWriter:
         with self._changed:
             self.trouble = None
             self._in_commit -= {_key(pending.lease) for pending in batch}
-            for pending, lost in zip(batch, results, strict=True):
-                if lost is not None:
-                    self._lost[_key(pending.lease)] = lost
+            lost = [(pending.lease, loss) for pending, loss in zip(batch, results, strict=True) if loss is not None]
+            self._lost |= {_key(lease): loss for lease, loss in lost}
             self._changed.notify_all()
+        for lease, loss in lost:
+            self.on_loss(lease, loss)
         for run_id in {pending.lease.run_id for pending in batch}:
             self._bus.publish(run_id)
         return True
@@ -245,10 +248,12 @@ class LogWriter:
             return all(stored)
         _log.exception("what run %s wanted stored is refused by the database", batch[0].lease.run_id)
         key = _key(batch[0].lease)
+        refused = Refused("What the agent sent could not be stored. The log file has the details.")
         with self._changed:
-            self._refused[key] = Refused("What the agent sent could not be stored. The log file has the details.")
+            self._refused[key] = refused
             self._in_commit.discard(key)
             self._changed.notify_all()
+        self.on_loss(batch[0].lease, refused)
         return True
 
     def _keep(self, batch: list[_Pending], error: StoreUnavailable) -> None:

@@ -50,6 +50,7 @@ class RunPool:
         """Runs that were taken over and will get a runner once the Bridge can be asked."""
         self._without_runner: set[str] = set()
         self._closing = threading.Event()
+        writer.on_loss = self._end_agent
         self._threads = ThreadPoolExecutor(max_workers=max_active_runs, thread_name_prefix="run")
         self._beat_thread = threading.Thread(target=self._beat, name="lease-beat", daemon=True)
         self._beat_thread.start()
@@ -173,6 +174,17 @@ class RunPool:
             self._threads.submit(job)
         except RuntimeError:  # the pool was closed meanwhile; the next start takes the run up
             raise BridgeUnavailable("Parley is stopping. The run goes on with its next start.") from None
+
+    def _end_agent(self, lease: Lease, error: ParleyError) -> None:
+        """Stop an agent whose events are not stored any more, unless another worker has taken its run over."""
+        if isinstance(error, LeaseLost) and not error.values.get("ended"):
+            return
+
+        def stop() -> None:
+            with contextlib.suppress(ParleyError):
+                self._host.stop(lease.run_id)
+
+        threading.Thread(target=stop, name="run-stop", daemon=True).start()
 
     def _spawn_stop(self, run_id: str) -> None:
         threading.Thread(target=self.stop, args=(run_id,), name="run-stop", daemon=True).start()

@@ -4,7 +4,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -78,16 +77,9 @@ class Runner:
             if not self._ended and not self.closing.is_set():
                 self._finish("INTERRUPTED", self._text(), error=_note("bridge_lost", _LOST))
         except LeaseLost as lost:
-            self._stand_down(lost)
+            _log.info("%s: this worker stands down", lost.message)
         except Exception as error:
             self._fail(error)
-
-    def _stand_down(self, lost: LeaseLost) -> None:
-        _log.info("%s: this worker stands down", lost.message)
-        if lost.values.get("ended"):
-            # Ended or deleted behind the agent's back: nobody reads what it does any more.
-            with suppress(ParleyError):
-                self._host.stop(self.lease.run_id)
 
     def _fail(self, error: Exception) -> None:
         if self.closing.is_set():
@@ -117,7 +109,7 @@ class Runner:
             else:
                 self._finish(status, self._text(), error=note)
         except LeaseLost as lost:
-            self._stand_down(lost)
+            _log.info("%s: this worker stands down", lost.message)
         except ParleyError:
             _log.exception("the end of run %s could not be stored", self.lease.run_id)
 
