@@ -10,6 +10,7 @@ from chat_core.ui.chrome import draw_services, set_title
 from chat_core.ui.composer import composer
 from chat_core.ui.first_screen import draw_first_screen
 from chat_core.ui.markdown import plain
+from chat_core.ui.session_menu import draw_session_menu
 from chat_core.ui.transcript import WINDOW, Choices, Conversation, draw_transcript
 from chat_core.ui.view_state import view_state
 from chat_core.ui.viewer import current_viewer
@@ -32,6 +33,9 @@ if session:
     windows = 1 + view.earlier_windows.get(session.uuid, 0)
     try:
         branch = workbench.branch(user, session.uuid, limit=WINDOW * windows, message=linked or None)
+        while linked and branch.has_more and linked not in [item.message.uuid for item in branch.messages]:
+            windows *= 2
+            branch = workbench.branch(user, session.uuid, limit=WINDOW * windows, message=linked)
     except NotFound:
         branch, linked, is_message_unknown = workbench.branch(user, session.uuid, limit=WINDOW * windows), "", True
     answers = [item.message.uuid for item in branch.messages if item.message.role == "ASSISTANT"]
@@ -54,6 +58,7 @@ if conversation and conversation.is_other_branch:
         st.button(t.t("chat.back_to_active"), key="to-active", on_click=actions.go_to_session, args=(session.uuid,))
 
 if conversation and conversation.branch.messages:
+    draw_session_menu(viewer, conversation.session, run)
     with st.container(key="transcript", gap="medium"):
         draw_transcript(viewer, conversation)
 elif not is_unknown:

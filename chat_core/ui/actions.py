@@ -63,7 +63,7 @@ def ask(text: str, *, session_id: str = "", model_id: str = "", skill_folder: st
             workbench.ask(user, session, text, model_id=model_id, skill_folder=skill_folder)
         except Exception:
             if not session_id:
-                workbench.delete_session(user, session)
+                workbench.delete_session(user, session, undo_seconds=0)
             raise
         return session
 
@@ -174,6 +174,11 @@ def copy_message(message_id: str) -> None:
 
 def open_record(message_id: str) -> None:
     view_state().opened_records.add(message_id)
+
+
+def reset_context(session_id: str) -> None:
+    workbench, user = process_workbench(), current_viewer().user
+    attempt("composer", lambda: workbench.reset(user, session_id))
 
 
 def load_earlier(session_id: str) -> None:

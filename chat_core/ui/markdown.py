@@ -64,6 +64,12 @@ def plain(text: str) -> str:
     return _escape(" ".join(text.translate(_BIDI_CONTROLS).split()), links=False)
 
 
+@lru_cache(maxsize=4096)
+def plain_part(text: str) -> str:
+    """Return a piece of a label like `plain`, but with the spaces at its ends."""
+    return _escape(text.translate(_BIDI_CONTROLS).replace("\n", " "), links=False, at_line_start=False)
+
+
 def preview_words(text: str, longest: int) -> str:
     """Return the first words of a Markdown text without its marks, on one line, as plain text."""
     bare = _MARKS.sub(" ", text[: 4 * longest])

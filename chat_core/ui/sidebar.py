@@ -1,20 +1,22 @@
 """The sidebar: *New chat*, search, and the list of sessions, which refreshes itself only while a run is at work."""
 
 from collections.abc import Iterator
+from contextlib import suppress
+from datetime import timedelta
 
 import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
 from chat_core.errors import NotFound
 from chat_core.i18n import Texts, day_group
-from chat_core.models import SessionRow
+from chat_core.models import SearchHit, SessionRow, SessionStatus
 from chat_core.ui.actions import attempt
 from chat_core.ui.address import go_to_session, shown_session
 from chat_core.ui.chrome import draw_language
-from chat_core.ui.markdown import plain, preview_words
-from chat_core.ui.view_state import view_state
+from chat_core.ui.markdown import plain, plain_part, preview_words
+from chat_core.ui.view_state import Deleted, view_state
 from chat_core.ui.viewer import Viewer, current_viewer
-from chat_core.workbench import Workbench, process_workbench
+from chat_core.workbench import UNDO_SECONDS, Workbench, process_workbench
 
 PAGE_ROWS = 30
 TICK_SECONDS = 3
@@ -32,8 +34,8 @@ def draw_sidebar(viewer: Viewer, workbench: Workbench, chat_page: StreamlitPage,
             st.page_link(
                 chat_page, label=viewer.texts.t("nav.new_chat"), icon=":material/edit_square:", query_params={}
             )
-        busy = workbench.has_activity(viewer.user)
-        st.fragment(draw_session_list, run_every=TICK_SECONDS if busy else None)(chat_page, busy)
+        ticking = _must_look_again(viewer, workbench)
+        st.fragment(draw_session_list, run_every=TICK_SECONDS if ticking else None)(chat_page, ticking)
         with st.container(key="sidebar-foot", horizontal=True, vertical_alignment="center", gap="small"):
             for page in pages:
                 st.page_link(page, label=page.title)
@@ -43,7 +45,7 @@ def draw_sidebar(viewer: Viewer, workbench: Workbench, chat_page: StreamlitPage,
 def draw_session_list(chat_page: StreamlitPage, ticking: bool) -> None:
     """Draw search and rows. Runs by itself as a fragment; ends its own ticking by one run of the whole page."""
     workbench, viewer, view = process_workbench(), current_viewer(), view_state()
-    if ticking and not workbench.has_activity(viewer.user):
+    if ticking and not _must_look_again(viewer, workbench):
         st.rerun()
     t = viewer.texts
     st.text_input(
@@ -64,21 +66,13 @@ def draw_session_list(chat_page: StreamlitPage, ticking: bool) -> None:
             on_click=_show_archived,
             args=(False,),
         )
-    limit = min(PAGE_ROWS * view.list_pages, MAX_ROWS)
-    found = workbench.list_sessions(
-        viewer.user, query=view.list_query, status="ARCHIVED" if view.list_archived else "ACTIVE", limit=limit
-    )
+    _draw_undo(viewer)
     if "sidebar" in view.notices:
         st.caption(plain(view.notices["sidebar"]))
-    current = shown_session()
+    limit = min(PAGE_ROWS * view.list_pages, MAX_ROWS)
     with st.container(key="session-list", gap=None):
-        for group, rows in _grouped(found.rows, viewer):
-            st.caption(t.t(f"session.group.{group}"))
-            for row in rows:
-                _draw_row(viewer, chat_page, row, current)
-        if not found.rows:
-            st.caption(_nothing_found(t))
-    if found.has_more and limit < MAX_ROWS:
+        has_more = _draw_hits(viewer, chat_page, limit) if view.list_query else _draw_rows(viewer, chat_page, limit)
+    if has_more and limit < MAX_ROWS:
         st.button(t.t("session.show_more"), key="list-more", type="tertiary", on_click=_show_more)
     if not view.list_archived and not view.list_query:
         st.button(
@@ -91,10 +85,63 @@ def draw_session_list(chat_page: StreamlitPage, ticking: bool) -> None:
         )
 
 
+def _must_look_again(viewer: Viewer, workbench: Workbench) -> bool:
+    """Whether the list changes by itself: a run is at work, or an undo is on offer."""
+    deleted = view_state().deleted
+    return workbench.has_activity(viewer.user) or (deleted is not None and viewer.now < deleted.until)
+
+
+def _draw_rows(viewer: Viewer, chat_page: StreamlitPage, limit: int) -> bool:
+    """Draw the sessions in their groups; return whether there are more."""
+    view, current = view_state(), shown_session()
+    status: SessionStatus = "ARCHIVED" if view.list_archived else "ACTIVE"
+    found = process_workbench().list_sessions(viewer.user, status=status, limit=limit)
+    for group, rows in _grouped(found.rows, viewer):
+        st.caption(viewer.texts.t(f"session.group.{group}"))
+        for row in rows:
+            _draw_row(viewer, chat_page, row, current)
+    if not found.rows:
+        st.caption(viewer.texts.t("session.none_archived" if view.list_archived else "session.none"))
+    return found.has_more
+
+
+def _draw_hits(viewer: Viewer, chat_page: StreamlitPage, limit: int) -> bool:
+    """Draw the titles and messages that hold what was searched for; return whether there are more."""
+    view, t = view_state(), viewer.texts
+    found = process_workbench().search(viewer.user, view.list_query, limit=limit)
+    st.caption(t.t("session.group.found") if found.hits else plain(t.t("session.none_found", query=view.list_query)))
+    for at, hit in enumerate(found.hits):
+        query = {"session": hit.session.uuid} | ({"message": hit.message_uuid} if hit.message_uuid else {})
+        with st.container(key=f"session-hit-{at}", gap=None):
+            st.page_link(chat_page, label=hit_label(hit, viewer), query_params=query, width="stretch")
+    return found.next_before is not None
+
+
+def hit_label(hit: SearchHit, viewer: Viewer) -> str:
+    """Return a hit's label as Markdown: **title**, time, then the words around the match, which is set off."""
+    title = plain(hit.session.title) or plain(viewer.texts.t("session.untitled"))
+    time = plain(viewer.texts.row_time(hit.at, viewer.zone, viewer.now))
+    parts, last = [], 0
+    for start, end in hit.matches:
+        parts += [plain_part(hit.snippet[last:start]), f":primary[{plain_part(hit.snippet[start:end])}]"]
+        last = end
+    parts.append(plain_part(hit.snippet[last:]))
+    return f"**{title}** :gray[{time}] :small[{''.join(parts)}]"
+
+
+def _draw_undo(viewer: Viewer) -> None:
+    t, deleted = viewer.texts, view_state().deleted
+    if deleted is None or viewer.now >= deleted.until:
+        return
+    with st.container(key="undo", horizontal=True, vertical_alignment="center", gap="small"):
+        st.markdown(plain(t.t("session.deleted", title=deleted.title)), width="stretch")
+        st.button(t.t("session.undo"), key="undo-delete", on_click=_undo_delete)
+
+
 def row_label(row: SessionRow, viewer: Viewer, is_current: bool) -> str:
     """Return a row's label as Markdown: **title**, then time or mark, then the preview or what the session does."""
     t = viewer.texts
-    title = plain(row.session.title or row.preview[:60] or t.t("session.untitled")) or t.t("session.untitled")
+    title = plain(_title(row, t)) or t.t("session.untitled")
     since = t.since(row.since, viewer.now) if row.since else ""
     time = plain(t.row_time(row.session.last_message_at, viewer.zone, viewer.now))
     unseen = row.unseen and not is_current
@@ -133,6 +180,10 @@ def _draw_row(viewer: Viewer, chat_page: StreamlitPage, row: SessionRow, current
         _draw_menu(viewer, row)
 
 
+def _title(row: SessionRow, t: Texts) -> str:
+    return row.session.title or row.preview[:60] or t.t("session.untitled")
+
+
 def _draw_menu(viewer: Viewer, row: SessionRow) -> None:
     t = viewer.texts
     options = ["rename", "unpin" if row.session.pinned else "pin"]
@@ -148,7 +199,7 @@ def _draw_menu(viewer: Viewer, row: SessionRow) -> None:
         icon=":material/more_horiz:",
         format_func=lambda option: t.t(f"session.{option}"),
         on_click=_menu_chosen,
-        args=(row.session.uuid, key),
+        args=(row.session.uuid, key, _title(row, t), row.run_status in ("RUNNING", "WAITING")),
     )
 
 
@@ -170,13 +221,14 @@ def _draw_rename(viewer: Viewer, row: SessionRow) -> None:
 def _draw_delete(viewer: Viewer, row: SessionRow) -> None:
     t, session_id = viewer.texts, row.session.uuid
     with st.container(key=f"session-delete-{session_id}", gap="small"):
-        title = row.session.title or row.preview[:40] or t.t("session.untitled")
-        words = t.t("session.delete_ask", title=title)
-        if row.run_status in ("RUNNING", "WAITING"):
-            words = f"{words} {t.t('session.delete_running')}"
-        st.markdown(plain(words))
+        st.markdown(plain(f"{t.t('session.delete_ask', title=_title(row, t))} {t.t('session.delete_running')}"))
         with st.container(horizontal=True, gap="small"):
-            st.button(t.t("session.delete_yes"), key=f"delete-yes-{session_id}", on_click=_delete, args=(session_id,))
+            st.button(
+                t.t("session.delete_yes"),
+                key=f"delete-yes-{session_id}",
+                on_click=_delete,
+                args=(session_id, _title(row, t)),
+            )
             st.button(t.t("session.cancel"), key=f"delete-no-{session_id}", type="tertiary", on_click=_leave_row)
 
 
@@ -187,13 +239,6 @@ def _grouped(rows: list[SessionRow], viewer: Viewer) -> Iterator[tuple[str, list
         group = "pinned" if session.pinned else day_group(session.last_message_at, viewer.zone, viewer.now)
         groups.setdefault(group, []).append(row)
     yield from groups.items()
-
-
-def _nothing_found(t: Texts) -> str:
-    view = view_state()
-    if view.list_query:
-        return plain(t.t("session.none_found", query=view.list_query))
-    return plain(t.t("session.none_archived" if view.list_archived else "session.none"))
 
 
 def _search() -> None:
@@ -216,15 +261,17 @@ def _leave_row() -> None:
     view.renaming = view.deleting = None
 
 
-def _menu_chosen(session_id: str, key: str) -> None:
+def _menu_chosen(session_id: str, key: str, title: str, is_running: bool) -> None:
     view, chosen = view_state(), st.session_state.get(key)
     workbench, user = process_workbench(), current_viewer().user
     _leave_row()
     match chosen:
         case "rename":
             view.renaming = session_id
-        case "delete":
+        case "delete" if is_running:
             view.deleting = session_id
+        case "delete":
+            _delete(session_id, title)
         case "pin" | "unpin":
             attempt("sidebar", lambda: workbench.update_session(user, session_id, pinned=chosen == "pin"))
         case "reset":
@@ -244,17 +291,24 @@ def _renamed(session_id: str) -> None:
         attempt("sidebar", lambda: workbench.update_session(user, session_id, title=title))
 
 
-def _delete(session_id: str) -> None:
-    workbench, user = process_workbench(), current_viewer().user
+def _delete(session_id: str, title: str) -> None:
+    """Delete at once; for a moment it can be undone."""
+    workbench, user, view = process_workbench(), current_viewer().user, view_state()
     _leave_row()
 
     def act() -> None:
-        try:
+        with suppress(NotFound):  # another tab was faster
             workbench.delete_session(user, session_id)
-        except NotFound:
-            return  # another tab was faster
+            view.deleted = Deleted(session_id, title, current_viewer().now + timedelta(seconds=UNDO_SECONDS))
+        if shown_session() == session_id:
+            go_to_session("")
 
     attempt("sidebar", act)
-    if shown_session() == session_id and "sidebar" not in view_state().notices:
-        go_to_session("")
-        st.rerun()
+    st.rerun()
+
+
+def _undo_delete() -> None:
+    workbench, user, view = process_workbench(), current_viewer().user, view_state()
+    deleted, view.deleted = view.deleted, None
+    if deleted is not None:
+        attempt("sidebar", lambda: workbench.restore_session(user, deleted.session_id))

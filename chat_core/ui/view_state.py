@@ -1,11 +1,19 @@
 """What one browser tab looks at. Nothing here is missed after a reload: the rest is in the URL and the database."""
 
 from dataclasses import dataclass, field
+from datetime import datetime
 
 import streamlit as st
 
 from chat_core.i18n import Locale
 from chat_core.ui.composer import Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    session_id: str
+    title: str
+    until: datetime
 
 
 @dataclass(slots=True)
@@ -37,6 +45,8 @@ class ViewState:
     list_archived: bool = False
     renaming: str | None = None
     deleting: str | None = None
+    deleted: Deleted | None = None
+    """The session deleted last, while it can still be brought back."""
 
 
 def view_state() -> ViewState:

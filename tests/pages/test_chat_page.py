@@ -298,6 +298,28 @@ def test_a_long_session_opens_on_its_last_forty_turns(
     assert "earlier" not in [button.key for button in page.button]
 
 
+def test_a_link_to_an_early_message_loads_as_far_as_it_stands(
+    open_page: OpenPage, workbench: Workbench, user: User, session: Session, finish: Finish
+) -> None:
+    started = [finish(workbench.ask(user, session.uuid, f"question number {number}.")) for number in range(45)]
+    page = open_page(session=session.uuid, message=started[1].message_uuid)
+    assert "question number 1." in words(page)
+
+
+def test_a_conversation_can_be_taken_out_as_a_file_and_the_agent_can_start_fresh(
+    open_page: OpenPage, workbench: Workbench, user: User, session: Session, finish: Finish
+) -> None:
+    finish(workbench.ask(user, session.uuid, "hello"))
+    page = open_page(session=session.uuid)
+    assert page.get("link_button") == []
+    page.session_state["session-actions"] = True
+    page.run()
+    targets = [button.proto.url for button in page.get("link_button")]
+    assert targets == [f"/api/chat/sessions/{session.uuid}/export?format={name}" for name in ("md", "json")]
+    page.button(key="session-reset").click().run()
+    assert "starts fresh here" in words(page)
+
+
 def test_looking_at_a_session_takes_its_unseen_dot(
     open_page: OpenPage, workbench: Workbench, user: User, session: Session, finish: Finish
 ) -> None:

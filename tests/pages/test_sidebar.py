@@ -107,6 +107,18 @@ def test_search_is_by_plain_text(open_page: OpenPage, workbench: Workbench, user
     assert "Nothing matches “' OR 1=1 --”." in words(page)
 
 
+def test_a_hit_in_a_message_leads_to_that_message_with_the_match_set_off(
+    open_page: OpenPage, workbench: Workbench, user: User, session: Session, finish: Finish
+) -> None:
+    first = finish(workbench.ask(user, session.uuid, "where is the <needle> of the compass"))
+    finish(workbench.edit_and_run(user, first.user_message_uuid, "another wording"))
+    page = open_page()
+    page.text_input(key="session-search").set_value("needle").run()
+    hits = [link.proto for link in page.get("page_link") if "needle" in link.proto.label]
+    assert any(":primary[needle]" in hit.label and "\\<" in hit.label for hit in hits)
+    assert f"message={first.user_message_uuid}" in " ".join(hit.query_string for hit in hits)
+
+
 def test_a_title_is_shown_to_the_letter(open_page: OpenPage, workbench: Workbench, user: User) -> None:
     workbench.create_session(user, title=":red[x] **b** <script> $1 $2", runtime="echo")
     label = rows(open_page())[0]
@@ -155,20 +167,49 @@ def test_pinning_and_archiving(open_page: OpenPage, workbench: Workbench, user: 
     assert len(rows(page)) == 1
 
 
-def test_deleting_asks_first_and_leaves_the_deleted_session(
+def test_a_deleted_session_can_be_brought_back_for_a_moment(
     open_page: OpenPage, workbench: Workbench, user: User, session: Session, finish: Finish
 ) -> None:
     finish(workbench.ask(user, session.uuid, "hello"))
     page = open_page(session=session.uuid)
     choose(page, session, "delete")
-    assert "Delete “hello”" in words(page)
-    page.button(key=f"delete-no-{session.uuid}").click().run()
-    assert len(rows(page)) == 1
-    choose(page, session, "delete")
-    page.button(key=f"delete-yes-{session.uuid}").click().run()
     assert rows(page) == []
     assert "session" not in page.query_params
     assert page.header[0].value == "What should the agent do?"
+    assert "Deleted “hello”." in words(page)
+    page.button(key="undo-delete").click().run()
+    assert len(rows(page)) == 1
+    assert "Deleted" not in words(page)
+    assert workbench.branch(user, session.uuid).messages[0].message.content == "hello"
+
+
+def test_an_undo_that_comes_too_late_says_so(
+    open_page: OpenPage, workbench: Workbench, user: User, session: Session, finish: Finish
+) -> None:
+    finish(workbench.ask(user, session.uuid, "hello"))
+    page = open_page()
+    choose(page, session, "delete")
+    workbench.restore_session(user, session.uuid)
+    workbench.delete_session(user, session.uuid, undo_seconds=0)
+    page.button(key="undo-delete").click().run()
+    assert not page.exception
+    assert "there is no session" in words(page)
+
+
+def test_deleting_a_session_at_work_asks_first(
+    open_page: OpenPage, workbench: Workbench, user: User, gated: GatedRuntime, gated_session: Session
+) -> None:
+    started = workbench.ask(user, gated_session.uuid, "hello")
+    gated.wait_until_started()
+    page = open_page(session=gated_session.uuid)
+    choose(page, gated_session, "delete")
+    assert "Its run is stopped first." in words(page)
+    page.button(key=f"delete-no-{gated_session.uuid}").click().run()
+    assert len(rows(page)) == 1
+    choose(page, gated_session, "delete")
+    page.button(key=f"delete-yes-{gated_session.uuid}").click().run()
+    assert rows(page) == []
+    gated.wait_until_ended(started.run_id)
 
 
 def test_a_refused_action_says_why_in_the_list(
