@@ -88,7 +88,7 @@ def test_older_turns_are_left_out_when_they_do_not_fit() -> None:
 def test_the_beginning_of_a_long_conversation_stays_the_same_for_many_turns() -> None:
     turns = [text for number in range(60) for text in (f"Question number {number}?", "word " * 10)]
     beginnings = {prompts_for(chat(*turns[: 2 * count], "And now?")).first[:60] for count in range(40, 60)}
-    assert len(beginnings) <= 2
+    assert len(beginnings) <= 3
 
 
 def test_long_answers_are_shortened_and_empty_lines_folded() -> None:

@@ -36,7 +36,8 @@ from chat_core.bridge.model_servers.local_prompt import (
 MODEL_NAME = "gemma-3-270m"
 CLAIMED_CONTEXT = 64_000
 """hermes refuses models below this. Older turns are left out of the prompt long before, so it is never reached."""
-SLOT_TOKENS = 6_144
+SLOT_TOKENS = 5_376
+"""Room for the older turns, the message and the answer, each token counted as one byte."""
 PARALLEL = 2
 MAX_ANSWER_TOKENS = 256
 MAX_BODY_BYTES = 20_000_000
@@ -66,6 +67,9 @@ class Engine:
         threads = max(1, min(4, os.cpu_count() or 1))
         params.cpuparams.n_threads = threads
         params.cpuparams_batch.n_threads = threads
+        # Without it the model's sliding window makes most reuse of a cached beginning impossible (2 s instead of 0.1).
+        params.swa_full = True
+        params.cache_ram_mib = 64
         # Its own HTTP server cannot be switched off, so it gets a key that nobody knows.
         params.hostnames = ["127.0.0.1"]
         params.port = 0

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-PROMPT_BYTES = 3_000
+PROMPT_BYTES = 2_400
 """Budget of the older turns. A token is never shorter than a byte, so this many tokens are never exceeded."""
-MESSAGE_BYTES = 4_000
+MESSAGE_BYTES = 2_600
 """The longest question the model is asked; a longer one is an error of the caller."""
 ANSWER_CHARS = 400
 """Of an older answer only this much is repeated."""
@@ -44,6 +44,7 @@ _FACTS: tuple[Turn, ...] = (
     ("What is the capital of Spain?", "Madrid."),
 )
 _SMALL_TALK: tuple[Turn, ...] = (
+    ("Help", "Ask me a short question, and I will try to answer it."),
     ("Goodbye", "Goodbye!"),
     ("What can you do?", "I can answer short questions. I am a small model, so please check my answers."),
     ("What is your name?", "My name is Gemma."),
