@@ -44,7 +44,6 @@ _FACTS: tuple[Turn, ...] = (
     ("What is the capital of Spain?", "Madrid."),
 )
 _SMALL_TALK: tuple[Turn, ...] = (
-    ("Help", "Ask me a short question, and I will try to answer it."),
     ("Goodbye", "Goodbye!"),
     ("What can you do?", "I can answer short questions. I am a small model, so please check my answers."),
     ("What is your name?", "My name is Gemma."),
@@ -82,7 +81,9 @@ _IS_SMALL_TALK = re.compile(
     r"|你好|您好|嗨|大家好|早上好|上午好|下午好|晚上好|晚安|你好吗|谢谢你?|多谢|再见|拜拜"
     r"|你是谁|你叫什么(名字)?|你能做什么|你会做什么)",
 )
-_GREETING_BEFORE = re.compile(r"^(hi|hello|hey)( there| gemma)?[ ,!.]+(?=\w)", re.IGNORECASE)
+_GREETING_BEFORE = re.compile(
+    r"^(hi|hello|hey)( there| gemma| all)?[ ,!.]+(?=\w)(?!(there|gemma|all)\b)", re.IGNORECASE
+)
 _CJK = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
 _WRITTEN_BY_THE_AGENT = (
     "[System:",
@@ -149,7 +150,7 @@ def _conversation(messages: Sequence[Mapping[str, Any]]) -> tuple[list[Turn], st
                 question = ""
             case _:
                 pass
-    return turns, question if is_small_talk(question) else _GREETING_BEFORE.sub("", question)
+    return turns, _GREETING_BEFORE.sub("", question)
 
 
 def _folded(content: object) -> str:
