@@ -29,6 +29,7 @@ FILTER_NAMES = (
     "range", "from", "to", "zone", "tool", "model", "skill", "runtime", "session", "outcome", "branches", "bucket",
     "polling",
 )  # fmt: skip
+REPEATED = frozenset({"tool", "model", "skill", "runtime", "outcome", "polling"})
 OWN_NAMES = ("format", "sync", "behind")
 CALL_THREADS = 4
 
@@ -45,6 +46,62 @@ def analytics_routes(get_workbench: GetWorkbench, *, base_path: str = "") -> lis
         Route(prefix, _Calls(get_workbench, limiter)),
         Route(f"{prefix}/{{chart}}", _Calls(get_workbench, limiter)),
     ]
+
+
+def analytics_operations() -> dict[str, dict[str, Any]]:
+    """Return the OpenAPI operations of the two paths."""
+    text = {"schema": {"type": "string"}}
+    many = {"schema": {"type": "array", "items": {"type": "string"}}, "style": "form", "explode": True}
+    error = {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorAnswer"}}}
+    answer = {
+        "application/json": {
+            "schema": {
+                "type": "object",
+                "properties": {
+                    "chart": {"type": "string"},
+                    "footer": {"type": "object"},
+                    "columns": {"type": "array", "items": {"type": "string"}},
+                    "rows": {"type": "array", "items": {"type": "object"}},
+                },
+                "required": ["chart", "footer", "columns", "rows"],
+            }
+        },
+        "text/csv": text,
+    }
+    return {
+        PATH: {
+            "get": {
+                "operationId": "list_charts",
+                "summary": "List the charts of the statistics.",
+                "parameters": [],
+                "responses": {"200": {"description": "Their names, and those of the filters."}},
+            }
+        },
+        PATH + "/{chart}": {
+            "get": {
+                "operationId": "read_chart",
+                "summary": "Return one chart of the statistics, as JSON or CSV.",
+                "parameters": [
+                    {"name": "chart", "in": "path", "required": True, **text},
+                    *(
+                        {"name": name, "in": "query", "required": False, **(many if name in REPEATED else text)}
+                        for name in (*FILTER_NAMES, *OWN_NAMES)
+                    ),
+                ],
+                "responses": {
+                    "200": {"description": "The rows, and what they are made of.", "content": answer},
+                    **{
+                        status: {"description": reason, "content": error}
+                        for status, reason in (
+                            ("400", "A parameter is wrong; the message says which and why."),
+                            ("404", "There is no such chart."),
+                            ("503", "The statistics cannot be read now."),
+                        )
+                    },
+                },
+            }
+        },
+    }
 
 
 class _Calls:

@@ -9,6 +9,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from chat_core.api import choices, messages, runs, sessions, transfer
+from chat_core.api.analytics import analytics_operations, analytics_routes
 from chat_core.api.assets import Assets
 from chat_core.api.endpoint import Endpoint, GetWorkbench, method_refused, routes_of
 from chat_core.api.errors import error_response
@@ -53,6 +54,7 @@ def api_routes(
         Route(f"{base}{CHAT}{STREAM_PATH}", RunStream(get_workbench, streams or OpenStreams())),
         *routes_of(ENDPOINTS, base + CHAT, get_workbench),
         *routes_of((choices.HEALTH,), base + API, get_workbench),
+        *analytics_routes(get_workbench, base_path=base_path),
         Route(f"{base}{API}/openapi.json", _Document(dump_json(api_document()))),
         Route(f"{base}{API}/assets/{{file}}", Assets(assets_folder)),
         Route(f"{base}{API}", _Unknown()),
@@ -68,6 +70,7 @@ def middleware(settings: Settings) -> list[Middleware]:
 def api_document() -> dict[str, object]:
     """Return the OpenAPI document of all calls."""
     document = openapi_document([(CHAT, ENDPOINTS), (API, (choices.HEALTH,))], VERSION)
+    document["paths"].update(analytics_operations())
     document["paths"][CHAT + STREAM_PATH] = {"get": stream_operation("stream_run")}
     return document
 

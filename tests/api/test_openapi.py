@@ -24,6 +24,7 @@ def test_every_route_and_method_is_in_the_document(document: dict[str, Any], wor
         if isinstance(route.endpoint, PathCalls):
             served |= {(route.path, method.lower()) for method in route.endpoint.methods}
     served.add(("/api/chat/runs/{run_id}/stream", "get"))
+    served |= {("/api/analytics", "get"), ("/api/analytics/{chart}", "get")}
     documented = {(path, method) for path, item in document["paths"].items() for method in item}
     assert documented == served
 
