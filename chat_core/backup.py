@@ -68,7 +68,7 @@ def back_up(settings: Settings, folder: Path, now: datetime) -> Path:
             with open(part, "wb", opener=_private) as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
                 archive.add(copy, DATABASE)
                 for name, source in _kept(settings):
-                    archive.add(source, name, filter=_without_clutter)
+                    _add(archive, source, name, Path(scratch) / "copy")
             part.replace(target)
         finally:
             part.unlink(missing_ok=True)
@@ -94,6 +94,27 @@ def restore(settings: Settings, archive_file: Path, now: datetime) -> Path | Non
         for leftover in ("-wal", "-shm"):  # they belong to the database that went aside
             _move(data_dir / (DATABASE + leftover), aside / (DATABASE + leftover))
     return aside if aside.exists() else None
+
+
+def _add(archive: tarfile.TarFile, source: Path, name: str, scratch: Path) -> None:
+    """Add a file or a folder; what an agent at work deletes or changes meanwhile spoils nothing."""
+    try:
+        member = archive.gettarinfo(source, name)
+        if member is not None and member.islnk():  # a file with two names is kept twice
+            member.type, member.linkname = tarfile.REGTYPE, ""
+        if member is None or _without_clutter(member) is None:
+            return
+        if member.isdir():
+            archive.addfile(member)
+            for child in sorted(source.iterdir()):
+                _add(archive, child, f"{name}/{child.name}", scratch)
+            return
+        shutil.copyfile(source, scratch)
+        member.size = scratch.stat().st_size
+    except FileNotFoundError:
+        return
+    with open(scratch, "rb") as content:
+        archive.addfile(member, content)
 
 
 def _kept(settings: Settings) -> Iterator[tuple[str, Path]]:

@@ -13,6 +13,10 @@ from chat_core.store import contexts, messages
 from chat_core.store.runs import log_of
 
 Turn = list[dict[str, Any]]
+OUTCOME_UNKNOWN = (
+    "The outcome of this call is unknown: the work was cut off while it ran, and it may have had its effect. "
+    "Find out before you repeat it, or ask the user."
+)
 
 
 def turns_above(db: sqlite3.Connection, message_id: int | None, runtime: str) -> list[Turn]:
@@ -67,13 +71,18 @@ def _user(message: Message) -> dict[str, Any]:
 
 
 def _from_log(log: list[LogEntry], answer: Message) -> Turn:
-    """Tell the finished tool calls of a turn and its text as the messages an agent would have kept."""
-    results = {entry.call_id: entry for entry in log if entry.kind == "tool_result" and not entry.meta.get("outcome")}
+    """Tell the tool calls of a turn and its text as the messages an agent would have kept.
+
+    A call that was cut off is told too: its effect may have happened, and an agent that knew nothing of it would
+    do it again.
+    """
+    results = {entry.call_id: entry for entry in log if entry.kind == "tool_result"}
     turn: Turn = []
     for entry in log:
         result = results.get(entry.call_id) if entry.kind == "tool_call" else None
         if result is not None:
-            turn += [_call(entry), {"role": "tool", "tool_call_id": entry.call_id, "content": result.content}]
+            content = OUTCOME_UNKNOWN if result.meta.get("outcome") == "unknown" else result.content
+            turn += [_call(entry), {"role": "tool", "tool_call_id": entry.call_id, "content": content}]
     if answer.content:
         turn.append({"role": "assistant", "content": answer.content})
     return turn

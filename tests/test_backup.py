@@ -146,3 +146,28 @@ def test_the_command_says_where_the_backup_is_and_that_it_is_private(
     assert done.returncode == 0, done.stderr
     assert "copies/parley-" in done.stdout
     assert "API keys" in done.stdout
+
+
+def test_files_that_an_agent_deletes_or_grows_meanwhile_spoil_no_backup(
+    settings: Settings, open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_bench()
+    work = settings.data_dir / "work" / "s1"
+    work.mkdir(parents=True)
+    for name in ("a-gone.txt", "b-grows.txt", "c-kept.txt"):
+        (work / name).write_text("x" * 10)
+    os.link(work / "c-kept.txt", work / "d-same.txt")
+    look_at = tarfile.TarFile.gettarinfo
+
+    def changes_then(archive: tarfile.TarFile, name: Path, arcname: str) -> tarfile.TarInfo:
+        member = look_at(archive, name, arcname)
+        if arcname.endswith("a-gone.txt"):
+            (work / "a-gone.txt").unlink()
+        if arcname.endswith("b-grows.txt"):
+            (work / "b-grows.txt").write_text("y" * 5)
+        return member
+
+    monkeypatch.setattr(tarfile.TarFile, "gettarinfo", changes_then)
+    with tarfile.open(back_up(settings, settings.data_dir / "backups", NOW)) as archive:
+        sizes = {member.name: member.size for member in archive.getmembers() if member.name.startswith("work/s1/")}
+    assert sizes == {"work/s1/b-grows.txt": 5, "work/s1/c-kept.txt": 10, "work/s1/d-same.txt": 10}

@@ -73,6 +73,17 @@ class Database:
             file.chmod(0o600)
         return cls(file, lock, writer)
 
+    @classmethod
+    @contextmanager
+    def reading(cls, file: Path) -> Iterator["Database"]:
+        """Only read the database, also while another process works on it. Raises `StoreUnavailable`."""
+        with _plain_errors(file), closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as reader:
+            _refuse_newer(reader, file)
+            with open(os.devnull) as no_lock:
+                database = cls(file, no_lock, reader)
+                yield database
+                database.close()
+
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
         """One transaction that is wholly stored or not at all. Never nest it, never wait for a network inside it."""

@@ -10,12 +10,23 @@ import pytest
 from chat_core.bridge.protocol import Event, RunRequest, RunSnapshot
 from chat_core.bridge.run_host import LocalRunHost
 from chat_core.config import Settings
+from chat_core.context import OUTCOME_UNKNOWN
 from chat_core.errors import BridgeUnavailable, Conflict, InvalidInput, NotFound, ParleyError, StoreUnavailable
 from chat_core.models import Session, User
 from chat_core.store.runs import Runs
 from chat_core.workbench import Workbench
 from tests.support.runs import contents, finish, wait_for
-from tests.support.runtimes import EchoRuntime, GatedRuntime, answers, asks, asks_approval, emits, hangs_until_stop
+from tests.support.runtimes import (
+    EchoRuntime,
+    GatedRuntime,
+    Turn,
+    answers,
+    asks,
+    asks_approval,
+    calls_tool,
+    emits,
+    hangs_until_stop,
+)
 from tests.support.stored import add_session
 from tests.support.waiting import until
 
@@ -395,3 +406,59 @@ def test_asking_while_parley_stops_is_refused_plainly_and_the_question_is_kept(
     finish(second, user, message.run_id)
     assert contents(second, user, session)[0] == "kept"
     assert second.store.check() == []
+
+
+def test_bc18_a_stopped_worker_that_wakes_later_cannot_write_into_the_next_turn(
+    open_bench: OpenBench, door: HostWithDoor, gated: GatedRuntime, user: User
+) -> None:
+    wake = threading.Event()
+
+    def sleeps_through_the_stop(turn: Turn) -> None:
+        if turn.request.message == "first":
+            assert wake.wait(10)
+        turn.answer("late")
+
+    gated.steps = [calls_tool("todo"), calls_tool("todo"), sleeps_through_the_stop]
+    gated.release()
+    workbench = open_bench(host=door)
+    session = workbench.create_session(user, runtime="gated")
+    first = workbench.ask(user, session.uuid, "first")
+    until(lambda: sum(entry.kind == "tool_result" for entry in workbench.entries(user, first.run_id)) == 2)
+    door.away.set()
+    workbench.stop(user, first.run_id)
+    stopped = finish(workbench, user, first.run_id)
+    door.away.clear()
+    second = workbench.ask(user, session.uuid, "second")
+    finish(workbench, user, second.run_id)
+    wake.set()
+    gated.wait_until_ended(first.run_id)
+    until(lambda: workbench._pool.active == 0)
+    assert workbench.message(user, first.message_uuid).status == "STOPPED"
+    assert workbench.message(user, first.message_uuid).content == ""
+    assert workbench.log(user, first.message_uuid) == stopped
+    assert sum(entry.kind == "tool_result" for entry in stopped) == 2
+    assert contents(workbench, user, session) == ["first", "", "second", "late"]
+    assert workbench.store.check() == []
+
+
+def test_bc24_an_agent_that_goes_on_is_told_of_the_call_that_was_cut_off(
+    open_bench: OpenBench, gated: GatedRuntime, user: User
+) -> None:
+    gated.steps = [
+        calls_tool("todo", result="done"),
+        emits("tool_call", call_id="cut", name="mail", args={"to": "a"}),
+        answers("never"),
+    ]
+    first = open_bench()
+    started = first.ask(user, add_session_of(first, user, "gated"), "go")
+    gated.release(2)
+    until(lambda: sum(entry.kind == "tool_call" for entry in first.entries(user, started.run_id)) == 2)
+    first.close()
+    fresh = GatedRuntime([answers("more")])
+    fresh.release()
+    second = open_bench(host=LocalRunHost({"gated": fresh}))
+    finish(second, user, started.run_id)
+    finish(second, user, second.continue_run(user, started.message_uuid).run_id)
+    told = [message for turn in fresh.requests[0].contexts for message in turn if message["role"] == "tool"]
+    assert [message["content"] for message in told] == ["done", OUTCOME_UNKNOWN]
+    assert told[1]["tool_call_id"] == "cut"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from chat_core import retention
 from chat_core.bridge.run_host import LocalRunHost
 from chat_core.config import Settings
 from chat_core.errors import StoreUnavailable
@@ -260,3 +261,23 @@ def test_housekeeping_runs_by_itself(
         add_message(workbench, workbench.create_session(user), "x")
     finally:
         workbench.close()
+
+
+def test_the_dry_run_of_the_retention_works_beside_a_running_parley(
+    workbench: Workbench,
+    gated_session: Session,
+    gated: GatedRuntime,
+    user: User,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    started = long_run(workbench, gated_session, gated, user)
+    before = workbench.log(user, started.message_uuid)
+    monkeypatch.setenv("PARLEY_DATA_DIR", str(workbench.settings.data_dir))
+    assert retention.main(["--days", "0"]) == 0
+    assert "records of 1 runs would go" in capsys.readouterr().out
+    assert retention.main(["--days", "9"]) == 0
+    assert "records of 0 runs would go" in capsys.readouterr().out
+    assert workbench.log(user, started.message_uuid) == before
+    monkeypatch.setenv("PARLEY_DATA_DIR", str(workbench.settings.data_dir / "nothing"))
+    assert retention.main(["--days", "9"]) == 1
