@@ -1,26 +1,29 @@
 """The sidebar: *New chat*, search, and the list of sessions, which refreshes itself only while a run is at work."""
 
 from collections.abc import Iterator
-from contextlib import suppress
-from datetime import timedelta
 
 import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
 from chat_core.errors import NotFound
 from chat_core.i18n import Texts, day_group
-from chat_core.models import SearchHit, SessionRow, SessionStatus
+from chat_core.models import SearchHit, SessionPage, SessionRow, SessionStatus
 from chat_core.ui.actions import attempt
 from chat_core.ui.address import go_to_session, shown_session
 from chat_core.ui.chrome import draw_language
+from chat_core.ui.deletion import delete, draw_undo, undo_is_offered
 from chat_core.ui.markdown import plain, plain_part, preview_words
-from chat_core.ui.view_state import Deleted, view_state
+from chat_core.ui.session_import import open_import
+from chat_core.ui.session_selection import begin_selection, draw_selectable_rows, draw_selection_bar, end_selection
+from chat_core.ui.view_state import view_state
 from chat_core.ui.viewer import Viewer, current_viewer
-from chat_core.workbench import UNDO_SECONDS, Workbench, process_workbench
+from chat_core.workbench import Workbench, process_workbench
 
 PAGE_ROWS = 30
 TICK_SECONDS = 3
-MAX_ROWS = 600
+MAX_ROWS = 150
+"""Rows on one page of the list; more come on further pages, so that it stays quick with thousands of sessions."""
+_LIST_MENU_KEY = "list-menu"
 _SEARCH_KEY = "session-search"
 _LONGEST_PREVIEW = 90
 
@@ -48,15 +51,25 @@ def draw_session_list(chat_page: StreamlitPage, ticking: bool) -> None:
     if ticking and not _must_look_again(viewer, workbench):
         st.rerun()
     t = viewer.texts
-    st.text_input(
-        t.t("nav.search"),
-        key=_SEARCH_KEY,
-        type="search",
-        placeholder=t.t("nav.search"),
-        label_visibility="collapsed",
-        live=True,
-        on_change=_search,
-    )
+    with st.container(key="list-head", horizontal=True, vertical_alignment="center", gap="small"):
+        st.text_input(
+            t.t("nav.search"),
+            key=_SEARCH_KEY,
+            type="search",
+            placeholder=t.t("nav.search"),
+            label_visibility="collapsed",
+            live=True,
+            on_change=_search,
+        )
+        st.menu_button(
+            t.t("desk.list_menu"),
+            ["select", "import"],
+            key=_LIST_MENU_KEY,
+            type="tertiary",
+            icon=":material/more_vert:",
+            format_func=lambda option: t.t(f"desk.{option}"),
+            on_click=_list_menu_chosen,
+        )
     if view.list_archived:
         st.button(
             t.t("session.back_from_archive"),
@@ -66,9 +79,16 @@ def draw_session_list(chat_page: StreamlitPage, ticking: bool) -> None:
             on_click=_show_archived,
             args=(False,),
         )
-    _draw_undo(viewer)
-    if "sidebar" in view.notices:
-        st.caption(plain(view.notices["sidebar"]))
+    draw_undo(viewer)
+    draw_selection_bar(viewer)
+    for place in ("sidebar", "download"):
+        if place in view.notices:
+            with st.container(key=f"notice-{place}"):
+                st.markdown(plain(view.notices[place]))
+    if view.list_pages_before and not view.list_query:
+        st.button(
+            t.t("desk.newer"), key="list-newer", type="tertiary", icon=":material/expand_less:", on_click=_show_newer
+        )
     limit = min(PAGE_ROWS * view.list_pages, MAX_ROWS)
     with st.container(key="session-list", gap=None):
         has_more = _draw_hits(viewer, chat_page, limit) if view.list_query else _draw_rows(viewer, chat_page, limit)
@@ -87,22 +107,43 @@ def draw_session_list(chat_page: StreamlitPage, ticking: bool) -> None:
 
 def _must_look_again(viewer: Viewer, workbench: Workbench) -> bool:
     """Whether the list changes by itself: a run is at work, or an undo is on offer."""
-    deleted = view_state().deleted
-    return workbench.has_activity(viewer.user) or (deleted is not None and viewer.now < deleted.until)
+    return workbench.has_activity(viewer.user) or undo_is_offered(viewer)
 
 
 def _draw_rows(viewer: Viewer, chat_page: StreamlitPage, limit: int) -> bool:
     """Draw the sessions in their groups; return whether there are more."""
     view, current = view_state(), shown_session()
     status: SessionStatus = "ARCHIVED" if view.list_archived else "ACTIVE"
-    found = process_workbench().list_sessions(viewer.user, status=status, limit=limit)
+    found = _page_of_sessions(viewer, status, limit)
+    if view.selected is not None:
+        draw_selectable_rows(viewer, found.rows)
+        return found.has_more
     for group, rows in _grouped(found.rows, viewer):
         st.caption(viewer.texts.t(f"session.group.{group}"))
         for row in rows:
             _draw_row(viewer, chat_page, row, current)
     if not found.rows:
         st.caption(viewer.texts.t("session.none_archived" if view.list_archived else "session.none"))
+    if found.has_more and limit >= MAX_ROWS:
+        st.button(
+            viewer.texts.t("desk.older"),
+            key="list-older",
+            type="tertiary",
+            icon=":material/expand_more:",
+            on_click=_show_older,
+            args=(found.rows[-1].session.uuid,),
+        )
     return found.has_more
+
+
+def _page_of_sessions(viewer: Viewer, status: SessionStatus, limit: int) -> SessionPage:
+    workbench, view = process_workbench(), view_state()
+    before = view.list_pages_before[-1] if view.list_pages_before else None
+    try:
+        return workbench.list_sessions(viewer.user, status=status, before=before, limit=limit)
+    except NotFound:  # where the page before ended is gone for good
+        view.list_pages_before.clear()
+        return workbench.list_sessions(viewer.user, status=status, limit=limit)
 
 
 def _draw_hits(viewer: Viewer, chat_page: StreamlitPage, limit: int) -> bool:
@@ -127,15 +168,6 @@ def hit_label(hit: SearchHit, viewer: Viewer) -> str:
         last = end
     parts.append(plain_part(hit.snippet[last:]))
     return f"**{title}** :gray[{time}] :small[{''.join(parts)}]"
-
-
-def _draw_undo(viewer: Viewer) -> None:
-    t, deleted = viewer.texts, view_state().deleted
-    if deleted is None or viewer.now >= deleted.until:
-        return
-    with st.container(key="undo", horizontal=True, vertical_alignment="center", gap="small"):
-        st.markdown(plain(t.t("session.deleted", title=deleted.title)), width="stretch")
-        st.button(t.t("session.undo"), key="undo-delete", on_click=_undo_delete)
 
 
 def row_label(row: SessionRow, viewer: Viewer, is_current: bool) -> str:
@@ -251,9 +283,33 @@ def _show_more() -> None:
     view_state().list_pages += 1
 
 
+def _show_older(last: str) -> None:
+    view = view_state()
+    view.list_pages_before.append(last)
+    view.list_pages = 1
+
+
+def _show_newer() -> None:
+    view = view_state()
+    if view.list_pages_before:
+        view.list_pages_before.pop()
+    view.list_pages = MAX_ROWS // PAGE_ROWS
+
+
 def _show_archived(archived: bool) -> None:
     view = view_state()
+    end_selection()
+    view.list_pages_before.clear()
     view.list_archived, view.list_pages = archived, 1
+
+
+def _list_menu_chosen() -> None:
+    match st.session_state.get(_LIST_MENU_KEY):
+        case "select":
+            begin_selection()
+        case "import":
+            open_import()
+            st.rerun()
 
 
 def _leave_row() -> None:
@@ -292,23 +348,5 @@ def _renamed(session_id: str) -> None:
 
 
 def _delete(session_id: str, title: str) -> None:
-    """Delete at once; for a moment it can be undone."""
-    workbench, user, view = process_workbench(), current_viewer().user, view_state()
     _leave_row()
-
-    def act() -> None:
-        with suppress(NotFound):  # another tab was faster
-            workbench.delete_session(user, session_id)
-            view.deleted = Deleted(session_id, title, current_viewer().now + timedelta(seconds=UNDO_SECONDS))
-        if shown_session() == session_id:
-            go_to_session("")
-
-    attempt("sidebar", act)
-    st.rerun()
-
-
-def _undo_delete() -> None:
-    workbench, user, view = process_workbench(), current_viewer().user, view_state()
-    deleted, view.deleted = view.deleted, None
-    if deleted is not None:
-        attempt("sidebar", lambda: workbench.restore_session(user, deleted.session_id))
+    delete([session_id], title)

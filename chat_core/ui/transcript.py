@@ -107,7 +107,6 @@ def _draw_question(viewer: Viewer, conversation: Conversation, item: BranchMessa
                 on_click=actions.begin_edit,
                 args=(message.uuid,),
             )
-        _draw_time(viewer, message)
     if is_last and conversation.run is None:
         with st.container(key=f"unanswered-{message.uuid}", horizontal=True, vertical_alignment="center"):
             st.caption(t.t("message.unanswered"), width="content")

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any, Literal
 
 import streamlit as st
 
@@ -11,9 +12,29 @@ from chat_core.ui.composer import Refused
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    session_id: str
+    """Sessions that can be brought back until a moment; `shown` is the one of them that was on screen."""
+
+    session_ids: tuple[str, ...]
     title: str
     until: datetime
+    shown: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """A file of our API: `path` below the app's base path; with `body` it is asked for by POST."""
+
+    number: int
+    path: str
+    body: dict[str, Any] | None = None
+
+
+@dataclass(slots=True)
+class MemoryEdit:
+    """One of the agent's memory files while somebody edits it: the text that was read, and what was typed."""
+
+    base: str
+    text: str
 
 
 @dataclass(slots=True)
@@ -46,7 +67,17 @@ class ViewState:
     renaming: str | None = None
     deleting: str | None = None
     deleted: Deleted | None = None
-    """The session deleted last, while it can still be brought back."""
+    """What was deleted last, while it can still be brought back."""
+    selected: set[str] | None = None
+    """The sessions ticked in the list; None while nobody selects."""
+    list_pages_before: list[str] = field(default_factory=list)
+    """The session each earlier page of the list ended with."""
+    dialog: Literal["", "memory", "import"] = ""
+    download: Download | None = None
+    """The file the browser was last asked to fetch."""
+    imports: int = 0
+    memory_edits: dict[str, MemoryEdit] = field(default_factory=dict)
+    memory_saved: str = ""
 
 
 def view_state() -> ViewState:
