@@ -10,6 +10,7 @@ from chat_core.ui.chrome import draw_services, set_title
 from chat_core.ui.composer import composer
 from chat_core.ui.first_screen import draw_first_screen
 from chat_core.ui.markdown import plain
+from chat_core.ui.memory_drawer import draw_memory_drawer
 from chat_core.ui.session_menu import draw_session_menu
 from chat_core.ui.transcript import WINDOW, Choices, Conversation, draw_transcript
 from chat_core.ui.view_state import view_state
@@ -40,12 +41,18 @@ if session:
         branch, linked, is_message_unknown = workbench.branch(user, session.uuid, limit=WINDOW * windows), "", True
     answers = [item.message.uuid for item in branch.messages if item.message.role == "ASSISTANT"]
     activities = workbench.activities(user, session.uuid, answers)
-    conversation = Conversation(session, branch, run, activities, choices, linked)
+    condensed = workbench.condensed_counts(
+        user, [item.message for item in branch.messages if item.message.status == "SUMMARY"]
+    )
+    conversation = Conversation(session, branch, run, activities, choices, linked, condensed)
     if session.title:
         set_title(t.t("app.page_title", title=session.title))
     if workbench.session_row(user, session.uuid).unseen:
         workbench.mark_seen(user, session.uuid)
 
+if "page" in view.notices:
+    with st.container(key="notice-page"):
+        st.markdown(f":material/info: {plain(view.notices['page'])}")
 if is_unknown:
     with st.container(key="notice-unknown"):
         st.markdown(f":material/info: {plain(t.t('chat.unknown_session'))}")
@@ -59,6 +66,7 @@ if conversation and conversation.is_other_branch:
 
 if conversation and conversation.branch.messages:
     draw_session_menu(viewer, conversation.session, run)
+    draw_memory_drawer(viewer, conversation.session)
     with st.container(key="transcript", gap="medium"):
         draw_transcript(viewer, conversation)
 elif not is_unknown:

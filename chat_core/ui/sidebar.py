@@ -9,7 +9,7 @@ from chat_core.errors import NotFound
 from chat_core.i18n import Texts, day_group
 from chat_core.models import SearchHit, SessionPage, SessionRow, SessionStatus
 from chat_core.ui.actions import attempt
-from chat_core.ui.address import go_to_session, shown_session
+from chat_core.ui.address import shown_session
 from chat_core.ui.chrome import draw_language
 from chat_core.ui.deletion import delete, draw_undo, undo_is_offered
 from chat_core.ui.markdown import plain, plain_part, preview_words

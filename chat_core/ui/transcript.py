@@ -1,7 +1,7 @@
 """The conversation: the messages of one branch, each with its activity line, its versions and its actions."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import streamlit as st
 
@@ -41,6 +41,8 @@ class Conversation:
     activities: Mapping[str, Activity]
     choices: Choices
     linked_message: str
+    condensed: Mapping[str, int] = field(default_factory=dict)
+    """How many messages each summary stands for, by its id, where it is known."""
 
     @property
     def is_other_branch(self) -> bool:
@@ -65,7 +67,7 @@ def draw_transcript(viewer: Viewer, conversation: Conversation) -> None:
     for at, item in enumerate(branch.messages):
         message = item.message
         if message.role == "SYSTEM":
-            _draw_divider(viewer, message)
+            _draw_divider(viewer, message, conversation.condensed.get(message.uuid))
             continue
         linked = "linked-" if message.uuid == conversation.linked_message else ""
         role = "user" if message.role == "USER" else "agent"
@@ -77,16 +79,18 @@ def draw_transcript(viewer: Viewer, conversation: Conversation) -> None:
             _draw_notice(message.uuid)
 
 
-def _draw_divider(viewer: Viewer, message: Message) -> None:
+def _draw_divider(viewer: Viewer, message: Message, condensed: int | None) -> None:
+    t = viewer.texts
     if message.status == "RESET":
         with st.container(key=f"divider-{message.uuid}"):
-            st.caption(viewer.texts.t("message.reset"))
+            st.caption(t.t("message.reset"))
         return
+    words = t.n("desk.condensed", condensed) if condensed else t.t("message.summary")
     with (
         st.container(key=f"divider-summary-{message.uuid}"),
-        st.expander(viewer.texts.t("message.summary"), type="compact", key=f"summary-{message.uuid}"),
+        st.expander(words, type="compact", key=f"summary-{message.uuid}"),
     ):
-        st.markdown(safe_markdown(message.content), anchors=False)
+        st.markdown(safe_markdown(message.content) or plain(t.t("desk.summary_empty")), anchors=False)
 
 
 def _draw_question(viewer: Viewer, conversation: Conversation, item: BranchMessage, is_last: bool) -> None:
@@ -140,6 +144,9 @@ def _draw_editor(viewer: Viewer, session_id: str, message: Message) -> None:
 def _draw_answer(viewer: Viewer, conversation: Conversation, item: BranchMessage) -> None:
     message, run = item.message, conversation.run
     if run is not None and run.message_uuid == message.uuid:
+        if message.content.strip():  # a run that goes on: what the one before had written stays above it
+            with st.container(key=f"kept-{message.uuid}"):
+                st.markdown(safe_markdown(message.content), anchors=False)
         _draw_run(viewer, run)
         _draw_version_row(viewer, conversation, item)
         return
