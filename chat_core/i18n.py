@@ -154,7 +154,7 @@ class Texts:
         return self._date(day, with_year=day.year != today.year)
 
     def row_time(self, moment: datetime, zone: ZoneInfo, now: datetime) -> str:
-        """Return what stands at the right of a list row: the time of day under *Today* and *Yesterday*, else the day."""
+        """Return what stands at the right of a list row: the time under *Today* and *Yesterday*, else the day."""
         is_earlier = day_group(moment, zone, now) == "earlier"
         return self.day(moment, zone, now) if is_earlier else self.clock(moment, zone)
 
