@@ -11,6 +11,7 @@ import queue
 import shutil
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -24,8 +25,15 @@ from chat_core.store.migrations import migrations
 
 BUSY_TIMEOUT_SECONDS = 10.0
 READERS = 8
+CLOSE_SECONDS = 2.0
 MIN_FREE_BYTES = 64 * 2**20
+EMPTY_PAGES = 2
+"""A database that was just made has no more pages; with more, but without a table, its first page is damaged."""
 
+_DAMAGED = (
+    "The database {file} is damaged. Move it away and restore the last backup (see README, Backup); "
+    "nothing was changed."
+)
 _READ_ONLY = "The database {file} cannot be written. Make the file and its folder writable."
 
 
@@ -39,7 +47,7 @@ class Database:
         self._writer = writer
         self._write_lock = threading.Lock()
         self._readers: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue()
-        self._reader_slots = threading.BoundedSemaphore(READERS)
+        self._reader_slots = threading.Semaphore(READERS)
         self._closed = False
 
     @classmethod
@@ -153,6 +161,12 @@ class Database:
                 return
             self._closed = True
             self._writer.close()
+        # The last connection to close moves the write-ahead log into the file: wait for readers at work.
+        deadline = time.monotonic() + CLOSE_SECONDS
+        for _ in range(READERS):
+            self._reader_slots.acquire(timeout=max(0.0, deadline - time.monotonic()))
+        for _ in range(READERS):
+            self._reader_slots.release()
         while True:
             try:
                 self._readers.get_nowait().close()
@@ -203,6 +217,8 @@ def _refuse_newer(writer: sqlite3.Connection, file: Path) -> None:
             )
     elif writer.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
         raise StoreUnavailable(f"{file} is a database of another program. Nothing was changed.")
+    elif writer.execute("PRAGMA page_count").fetchone()[0] > EMPTY_PAGES:
+        raise StoreUnavailable(_DAMAGED.format(file=file))
 
 
 def _lock_folder(folder: Path) -> IO[str]:
@@ -250,8 +266,5 @@ def _sentence(error: sqlite3.DatabaseError, file: Path) -> str | None:
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
         return _READ_ONLY.format(file=file)
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
-        return (
-            f"The database {file} is damaged. Move it away and restore the last backup (see README, Backup); "
-            "nothing was changed."
-        )
+        return _DAMAGED.format(file=file)
     return None

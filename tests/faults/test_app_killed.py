@@ -110,3 +110,12 @@ def test_killed_while_keeping_house_the_next_time_goes_on(machine: Machine, poin
     [told] = machine.runs()
     assert told.text("answer") == ""
     assert told.log[-1].content == told.content
+
+
+def test_killed_while_the_database_is_made_the_next_start_makes_it(machine: Machine) -> None:
+    kills = 0
+    for number in range(12):
+        kills += machine.run("finish", kill_after=0.004 + 0.004 * number) != 0
+    machine.recover()
+    assert kills > 0
+    assert machine.runs() == []

@@ -300,3 +300,13 @@ def test_a_second_app_is_refused_and_the_first_works_on(
     assert "in use by another Parley" in second.stderr
     finish(workbench, user, workbench.ask(user, session.uuid, "hello").run_id)
     assert workbench.store.check() == []
+
+
+def test_a_database_whose_first_page_shows_no_tables_is_damaged_not_new(made: Settings, host: LocalRunHost) -> None:
+    body = bytearray(made.database_file.read_bytes())
+    body[103:105] = b"\0\0"  # the number of rows of the schema table on its first page
+    body[100] = 13
+    made.database_file.write_bytes(bytes(body))
+    before = made.database_file.read_bytes()
+    assert "damaged" in refusal(made, host)
+    assert made.database_file.read_bytes() == before
