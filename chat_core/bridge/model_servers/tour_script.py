@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 Message = dict[str, Any]
 
@@ -16,6 +16,7 @@ SCRATCH = "tour-scratch"
 MEMORY_NOTE = "Guided tour: a passing note, removed again at once."
 _CJK = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
 _SYNTHETIC = ("[System:", "[IMPORTANT: Background process", "[Your active task list was preserved")
+_MARKUP = re.compile(r"[\\`*_{}\[\]<>#|~$]")
 _QUOTED_CHARS = 200
 
 
@@ -91,7 +92,7 @@ def _text(message: Message) -> str:
 
 
 def _plan(turn: _Turn, words: dict[str, Any]) -> Reply:
-    quoted = " ".join(turn.user_text.split())[:_QUOTED_CHARS]
+    quoted = _quoted(turn.user_text)
     return Reply(
         words["think_plan"], words["intro"].format(text=quoted), (ToolCall("todo", {"todos": _todos(words, 0)}),)
     )
@@ -135,7 +136,8 @@ def _ask(turn: _Turn, words: dict[str, Any]) -> Reply:
 
 
 def _use_answer(turn: _Turn, words: dict[str, Any]) -> Reply:
-    return Reply(words["think_answer"].format(answer=_answer(turn)), "", (_progress(words, 4),))
+    key = "think_choice" if _choice(turn, words) is not None else "think_free_text"
+    return Reply(words[key].format(answer=_answer(turn)), "", (_progress(words, 4),))
 
 
 def _clean_up(turn: _Turn, words: dict[str, Any]) -> Reply:
@@ -144,16 +146,19 @@ def _clean_up(turn: _Turn, words: dict[str, Any]) -> Reply:
 
 def _tick_off(turn: _Turn, words: dict[str, Any]) -> Reply:
     todos = _todos(words, len(words["todos"]))
-    if not _deleted(turn):
+    if _outcome(turn) != "deleted":
         todos[-1]["status"] = "cancelled"
     return Reply("", "", (ToolCall("todo", {"todos": todos}),))
 
 
 def _report(turn: _Turn, words: dict[str, Any]) -> Reply:
-    answer = _answer(turn) or "–"
-    cell = " ".join(answer.split()).replace("|", "\\|").replace("`", "'")
-    outcome = words["deleted"] if _deleted(turn) else words["kept"]
-    return Reply(words["think_report"], words["report"].format(answer=cell, outcome=outcome, folder=SCRATCH))
+    outcome = _outcome(turn)
+    choice = _choice(turn, words)
+    extra = words["extra_free_text"] if choice is None else words["extras"][choice]
+    text = words["report"].format(
+        answer=_quoted(_answer(turn)) or "–", outcome=words[outcome], extra=extra, folder=SCRATCH
+    )
+    return Reply(words[f"think_{outcome}"], text)
 
 
 def _todos(words: dict[str, Any], done: int) -> list[dict[str, str]]:
@@ -173,9 +178,25 @@ def _answer(turn: _Turn) -> str:
     return str(_last_json(turn, "clarify").get("user_response") or "")
 
 
-def _deleted(turn: _Turn) -> bool:
+def _choice(turn: _Turn, words: dict[str, Any]) -> int | None:
+    """Return which of the offered answers was chosen; None when the person wrote one of their own."""
+    answer = _answer(turn).strip()
+    return words["choices"].index(answer) if answer in words["choices"] else None
+
+
+def _outcome(turn: _Turn) -> Literal["deleted", "denied", "failed"]:
+    """Tell what became of the deletion, which is the turn's last command."""
     result = _last_json(turn, "terminal")
-    return result.get("exit_code") == 0 and not result.get("error")
+    if result.get("exit_code") == 0 and not result.get("error"):
+        return "deleted"
+    return "denied" if result.get("status") == "blocked" else "failed"
+
+
+def _quoted(text: str) -> str:
+    """Return somebody's text on one line, safe inside Markdown."""
+    line = " ".join(text.split())
+    cut = line if len(line) <= _QUOTED_CHARS else line[: _QUOTED_CHARS - 1] + "…"
+    return _MARKUP.sub(r"\\\g<0>", cut)
 
 
 def _last_json(turn: _Turn, name: str) -> dict[str, Any]:
@@ -222,19 +243,45 @@ _ENGLISH: dict[str, Any] = {
     "question": "How should the report of this tour look?",
     "choices": ["Short and factual", "With an example", "As for a beginner"],
     "think_ask": "I could go on by myself, but the report is for the reader. Better to ask than to guess.",
-    "think_answer": (
+    "think_choice": (
         "The answer is: {answer}. I will write the report that way. Before that the scratch folder should go. "
         "Deleting files is risky, so this command waits until somebody allows it."
+    ),
+    "think_free_text": (
+        "The answer is in the person's own words: {answer}. My sentences are fixed, so I can only repeat it in the "
+        "report. Before that the scratch folder should go. Deleting files is risky, so this command waits until "
+        "somebody allows it."
     ),
     "remark_delete": (
         "Now I delete the scratch folder. **This needs your permission**: allow it or deny it, both are fine."
     ),
-    "think_report": "Everything is done. I sum it up in a table, with an example of the code view below.",
-    "deleted": "deleted, as you allowed",
-    "kept": "still there, because it was not allowed",
-    "report": """## What you have just seen
+    "think_deleted": "Everything is done. I sum it up in a table, with an example of the code view below.",
+    "think_denied": "The deletion was denied, so I leave the folder alone. The rest is done; I sum it up in a table.",
+    "think_failed": "The deletion did not work, and I say so. The rest is done; I sum it up in a table.",
+    "deleted": "It is deleted, as you allowed",
+    "denied": "It is **still there**, because you did not allow its deletion",
+    "failed": "It may **still be there**: the command that deletes it did not succeed",
+    "extras": [
+        "",
+        """
+**An example.** Ask a real model to *compare three bicycles for the way to work*. It makes a list of what matters,
+asks what you can spend, looks things up with its tools, ticks off its list and answers with a table.
+""",
+        """
+**In plain words.** An *agent* is a program that works on a task in several steps. A *model* writes its words. A
+*tool* is something it can do besides writing. A *skill* is a page of instructions it reads first. It asks for
+*permission* before it does something that cannot be undone.
+""",
+    ],
+    "extra_free_text": """
+**Your own words** reached me, as you can see above. A scripted model cannot follow them; a real one would.
+""",
+    "report": """*Guided tour: the words are scripted, the agent and its tools are real.*
 
-You asked for: **{answer}**. The scratch folder `{folder}` is {outcome}.
+## What you have just seen
+
+You answered: **{answer}**. A scratch folder `{folder}` was made. {outcome}.
+{extra}
 
 | Step | Tool | What it was for |
 |---|---|---|
@@ -287,16 +334,40 @@ _CHINESE: dict[str, Any] = {
     "question": "这次导览的报告应该怎么写？",
     "choices": ["简短客观", "带一个例子", "写给初学者"],
     "think_ask": "我可以自己继续，但报告是给读者看的。问一下比猜更好。",
-    "think_answer": (
+    "think_choice": (
         "回答是：{answer}。我就这样写报告。在那之前应该删掉临时文件夹。删除文件有风险，所以这条命令要等人允许。"
     ),
+    "think_free_text": (
+        "回答是用自己的话写的：{answer}。我的句子是固定的，只能在报告里重复它。"
+        "在那之前应该删掉临时文件夹。删除文件有风险，所以这条命令要等人允许。"
+    ),
     "remark_delete": "现在我要删除临时文件夹。**这需要你的许可**：允许或拒绝都可以。",
-    "think_report": "都完成了。我用一张表总结，下面再给一个代码的例子。",
-    "deleted": "已按你的许可删除",
-    "kept": "还在，因为没有得到许可",
-    "report": """## 你刚才看到的
+    "think_deleted": "都完成了。我用一张表总结，下面再给一个代码的例子。",
+    "think_denied": "删除被拒绝了，所以我不再动那个文件夹。其余的都完成了，我用一张表总结。",
+    "think_failed": "删除没有成功，我会如实说明。其余的都完成了，我用一张表总结。",
+    "deleted": "它已按你的许可删除",
+    "denied": "它**还在**，因为你没有允许删除",
+    "failed": "它可能**还在**：删除它的命令没有成功",
+    "extras": [
+        "",
+        """
+**一个例子。** 请真实的模型*比较三辆上下班用的自行车*。它会列出要点，问你的预算，
+用工具查资料，逐项勾掉清单，最后用表格回答。
+""",
+        """
+**用简单的话说。** *代理*是分几步完成任务的程序。*模型*写出它的话。*工具*是它除了写字还能做的事。
+*技能*是它先读的一页说明。做不能撤销的事之前，它会先请求*许可*。
+""",
+    ],
+    "extra_free_text": """
+**你自己的话**我收到了，见上文。脚本模型不能照着做，真实的模型可以。
+""",
+    "report": """*导览：话是脚本，代理和工具是真实的。*
 
-你要的是：**{answer}**。临时文件夹 `{folder}` {outcome}。
+## 你刚才看到的
+
+你的回答是：**{answer}**。建过一个临时文件夹 `{folder}`。{outcome}。
+{extra}
 
 | 步骤 | 工具 | 用途 |
 |---|---|---|
