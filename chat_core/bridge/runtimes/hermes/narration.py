@@ -216,8 +216,10 @@ class Narrator:
                 key: value for key, value in data.items() if key not in {"name", "preview"}
             })  # fmt: skip
 
-    def _on_step(self, _iteration: int, previous: Sequence[Mapping[str, Any]] | None) -> None:
+    def _on_step(self, iteration: int, previous: Sequence[Mapping[str, Any]] | None) -> None:
         """Tell of the calls that no other callback reports: unknown tools, arguments that are not JSON."""
+        if iteration <= 1:
+            return  # what hermes calls previous here are the last calls of an earlier turn
         told = Counter(self._told_results)
         self._told_results.clear()
         for tool in previous or []:
