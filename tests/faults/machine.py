@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from chat_core.models import LogEntry, Run
+from chat_core.store.database import Database
 from chat_core.store.rows import RUN_COLUMNS, run_from
 from chat_core.store.runs import log_of
 from chat_core.store.store import Store
@@ -110,6 +111,10 @@ class Machine:
                 return int(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
         finally:
             store.close()
+
+    def rows_while_it_works(self, table: str) -> int:
+        with Database.reading(self.folder / "data" / "parley.db") as database, database.read() as db:
+            return int(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 
     def effects(self) -> Counter[str]:
         """How often each run did its one thing in the world."""

@@ -22,11 +22,13 @@ from typing import Any
 import uvicorn
 
 from chat_core.bridge.client import BridgeAddress, BridgeClient
+from chat_core.bridge.process import BridgeProcess
 from chat_core.bridge.run_host import LocalRunHost
 from chat_core.bridge.server import Door, create_app
 from chat_core.config import load_settings
 from chat_core.errors import BridgeUnavailable, ParleyError
 from chat_core.models import LOCAL_USER, LogEntry
+from chat_core.store.store import Store
 from chat_core.workbench import Workbench, open_workbench
 from tests.faults.agent import PlainAgent
 from tests.support.served_bridge import TOKEN, FewChoices
@@ -65,7 +67,7 @@ def _fork(order: dict[str, Any]) -> int:
         if order["start"] == "bridge":
             serve_bridge(folder)
         else:
-            OPERATIONS[order["start"]](_open(folder), order)
+            OPERATIONS[order["start"]](_open_embedded(folder) if order.get("embedded") else _open(folder), order)
         code = 0
     except BaseException as error:
         print(f"{order}: {error!r}", file=sys.stderr, flush=True)
@@ -103,6 +105,21 @@ def bridge_address(folder: Path) -> Callable[[], BridgeAddress]:
 def _open(folder: Path) -> Workbench:
     settings = load_settings({"data_dir": folder / "data", "max_runs_per_user": 50})
     return open_workbench(settings, BridgeClient(bridge_address(folder)))
+
+
+def _open_embedded(folder: Path) -> Workbench:
+    """Open the app with a Bridge that it starts, watches and adopts itself."""
+    settings = load_settings({"data_dir": folder / "data"})
+    bridge = BridgeProcess(
+        settings,
+        python=Path(sys.executable),
+        arguments=("-m", "tests.faults.embedded_bridge"),
+        heartbeat_seconds=0.2,
+        restart_delays_seconds=(0.05,),
+    )
+    workbench = Workbench(settings, Store.open(settings.database_file), bridge, None)
+    workbench.start()
+    return workbench
 
 
 def ask(workbench: Workbench, order: dict[str, Any]) -> None:

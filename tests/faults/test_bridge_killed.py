@@ -33,6 +33,7 @@ def test_a_killed_bridge_leaves_its_runs_interrupted_with_everything_that_was_st
 def test_a_bridge_that_is_killed_while_a_question_waits_closes_it(machine: Machine) -> None:
     app = machine.start("ask", message="ask", reply=False)
     wait_for_effect(machine)
+    until(lambda: machine.rows_while_it_works("run_question") == 1)
     machine.start_bridge()
     assert machine.wait(app) == 0
     [told] = machine.runs()
