@@ -9,6 +9,19 @@ from typing import Any
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
+_BLOCK_MARKS = re.compile(
+    r"^[ \t]*(?:(?:`{3,}|~{3,})[^\n]*|[|:-][|:\- \t]*$|(?:(?:\#{1,6}|>|[-*+])(?:[ \t]+|$))+(?:\[[ xX]\] )?)",
+    re.MULTILINE,
+)
+_CELL_BORDERS = re.compile(r"^[ \t]*\|(.*?)\|?[ \t]*$", re.MULTILINE)
+_LINKS = re.compile(r"!?\[([^\[\]\n]*)\]\([^()\s]*(?:\s\"[^\"\n]*\")?\)")
+_CODE = re.compile(r"(?<!`)(`{1,2})(?!`)(.+?)(?<!`)\1(?!`)")
+_EMPHASIS = (
+    re.compile(r"(\*{1,3}|~~)(?=\S)([^\n]+?)(?<=[^\s*])\1(?!\*)"),
+    re.compile(r"(?<!\w)(_{1,2})(?=[^\s_])([^\n]*?[^\s_])\1(?!\w)"),
+)
+_CUT_MARKS = re.compile(r"(?<![^\s(])(?:\*\*|~~|`)(?=\S)(?=[^\n]*\Z)")
+
 _PAIR = re.compile("([\ud800-\udbff])([\udc00-\udfff])")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
@@ -74,3 +87,18 @@ def preview(text: str, max_bytes: int = 4096, max_lines: int = 50, max_line_char
     if len(encoded) > max_bytes:
         result, cut = encoded[: max_bytes - 4].decode("utf-8", "ignore"), True
     return result + "\n…" if cut else result
+
+
+def plain_words(text: str) -> str:
+    """Return the start of a Markdown text as one line of plain words, without its marks.
+
+    Cheap and approximate: for lists, where a text shall be recognised. A mark that the cut left without its partner
+    goes too.
+    """
+    bare = _BLOCK_MARKS.sub("", text)
+    bare = _CELL_BORDERS.sub(lambda row: " ".join(row[1].split("|")), bare)
+    bare = _LINKS.sub(r"\1", bare)
+    bare = _CODE.sub(r"\2", bare)
+    for marks in _EMPHASIS:
+        bare = marks.sub(r"\2", bare)
+    return " ".join(_CUT_MARKS.sub("", bare).split())

@@ -12,6 +12,7 @@ from chat_core.models import Session, SessionPage, SessionRow, SessionStatus, Us
 from chat_core.store.database import Database
 from chat_core.store.rows import SESSION_COLUMNS, session_from
 from chat_core.store.search import folded_query, session_holds
+from chat_core.text import plain_words
 
 PREVIEW_CHARS = 140
 
@@ -254,7 +255,7 @@ def _list_row(row: sqlite3.Row) -> SessionRow:
     )
     return SessionRow(
         session=session_from(row),
-        preview=" ".join((row["preview"] or "").split()),
+        preview=plain_words(row["preview"] or ""),
         run_status=row["run_status"] or ended,
         unseen=unseen,
         since=utc_time(since) if since else None,

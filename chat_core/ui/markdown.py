@@ -18,6 +18,8 @@ from markdown_it.rules_block import StateBlock
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
+from chat_core.text import plain_words
+
 LONGEST_MARKDOWN = 200_000
 """Longer texts (characters) are shown as plain text: parsing them would hold up the page."""
 
@@ -38,7 +40,6 @@ _WEB_LINK = re.compile(r"(?:https?://|mailto:)[^\s]", re.IGNORECASE)
 _BARE_URL = re.compile(r"https?://[^\s<>\"`]*[^\s<>\"`.,;:!?'()\[\]{}*_~|\\]", re.IGNORECASE)
 _TASK_BOX = re.compile(r"\[[ xX]\](?=\s)")
 _LINE_BREAK_TAG = re.compile(r"<br\s*/?>", re.IGNORECASE)
-_MARKS = re.compile(r"^[ \t]*(?:#{1,6}\s|>\s?|[-*+]\s|```\S*)|\*\*|__|`+|\|[-:| ]*", re.MULTILINE)
 _LONGEST_FORMULA = 4000
 _ONE_DOLLAR = re.compile(r"\$(?![\s$\d{(])((?:\\.|[^$\\\n`]){1,1000}?)(?<![\s\\])\$(?![\w$])")
 _LOOKS_LIKE_MATHS = re.compile(r"\\[A-Za-z]|\^|(?<![A-Za-z0-9])[A-Za-z]_[A-Za-z0-9{]|^[A-Za-z]$|^[A-Za-z]\s*[=<>+*/-]")
@@ -72,8 +73,7 @@ def plain_part(text: str) -> str:
 
 def preview_words(text: str, longest: int) -> str:
     """Return the first words of a Markdown text without its marks, on one line, as plain text."""
-    bare = _MARKS.sub(" ", text[: 4 * longest])
-    return " ".join(bare.split())[:longest]
+    return plain_words(text[: 4 * longest])[:longest]
 
 
 @lru_cache(maxsize=1)
