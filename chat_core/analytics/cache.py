@@ -259,8 +259,8 @@ def _top_up(
                 int(bool(touched or retitled)),
             ],
         )
-        for name in ("new_session", "new_message", "new_run", "new_question", "touched"):
-            connection.execute(f"DROP TABLE IF EXISTS {name}")
+        names = ("new_session", "new_message", "new_run", "new_question", "touched")
+        connection.execute("; ".join(f"DROP TABLE IF EXISTS {name}" for name in names))
     seconds = (datetime.now(UTC) - started).total_seconds()
     return SyncReport(new_rows, touched, rebuilt, seconds, _version(connection))
 
@@ -312,6 +312,8 @@ def _follow_changes(connection: duckdb.DuckDBPyConnection, visit: Visit, marks: 
 
 def _follow_deletions(connection: duckdb.DuckDBPyConnection, head: Head) -> None:
     """A deleted session counts nowhere, and again when its deletion is undone."""
+    if not head.deleted_sessions and not _number(connection, "SELECT COUNT(*) FROM raw_session WHERE is_deleted"):
+        return
     connection.execute(
         "CREATE OR REPLACE TEMP TABLE deleted AS SELECT unnest(?::BIGINT[]) AS id", [head.deleted_sessions]
     )
@@ -359,6 +361,8 @@ def _mark_branches(connection: duckdb.DuckDBPyConnection) -> None:
 
     Walks down from the versions that are not chosen: usually few, whatever the size of the tree.
     """
+    if not _number(connection, "SELECT COUNT(*) FROM raw_message WHERE is_active = 0 OR NOT on_active_branch"):
+        return
     connection.execute(
         """
         CREATE OR REPLACE TEMP TABLE off_branch AS
@@ -382,6 +386,7 @@ def _mark_branches(connection: duckdb.DuckDBPyConnection) -> None:
 def _make_facts(connection: duckdb.DuckDBPyConnection) -> None:
     """Make the facts of the touched messages again."""
     for table in FACT_TABLES:
-        connection.execute(f'DELETE FROM "{table}" WHERE message_id IN (SELECT message_id FROM touched)')
+        if _number(connection, f'SELECT COUNT(*) FROM "{table}" SEMI JOIN touched USING (message_id)'):
+            connection.execute(f'DELETE FROM "{table}" WHERE message_id IN (SELECT message_id FROM touched)')
     for statement in QUERIES_OF_FACTS:
         connection.execute(statement)

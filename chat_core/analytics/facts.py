@@ -288,5 +288,5 @@ QUERIES_OF_FACTS: tuple[str, ...] = (
     _RUN,
     _QUESTION,
     _LEFT_OUT,
-    *(f"DROP TABLE {name}" for name in _WORK_TABLES),
+    "; ".join(f"DROP TABLE {name}" for name in _WORK_TABLES),
 )
