@@ -203,6 +203,8 @@ class Branch:
     """There are earlier messages on this branch than the first one here."""
     has_later: bool = False
     """There are later messages on this branch than the last one here."""
+    is_active: bool = True
+    """It is the active branch of the session."""
 
 
 @dataclass(frozen=True, slots=True)

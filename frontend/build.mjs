@@ -25,7 +25,7 @@ for (const name of (await readdir(new URL("src/", import.meta.url))).sort()) {
 
 await build({
   banner: { js: `/* Built from frontend/src, sources ${sources.digest("hex").slice(0, 16)}. Licences: LICENSES.txt */` },
-  entryPoints: ["src/panel.js", "src/composer.js"],
+  entryPoints: ["src/panel.js", "src/composer.js", "src/branch_map.js", "src/scrolling.js"],
   outdir: assets.pathname,
   bundle: true,
   format: "esm",

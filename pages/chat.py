@@ -5,16 +5,20 @@ import streamlit as st
 from chat_core.errors import NotFound
 from chat_core.ui import actions
 from chat_core.ui.address import keep_in_address_bar, linked_message, open_session
+from chat_core.ui.branch_map import draw_branch_map
 from chat_core.ui.bridge_notice import draw_bridge_notice
 from chat_core.ui.chrome import draw_services, set_title
+from chat_core.ui.comparison import draw_comparison
 from chat_core.ui.composer import composer
 from chat_core.ui.first_screen import draw_first_screen
 from chat_core.ui.markdown import plain
 from chat_core.ui.memory_drawer import draw_memory_drawer
+from chat_core.ui.scrolling import draw_scrolling
 from chat_core.ui.session_menu import draw_session_menu
-from chat_core.ui.transcript import WINDOW, Choices, Conversation, draw_transcript
+from chat_core.ui.transcript import Choices, Conversation, draw_place, draw_transcript
 from chat_core.ui.view_state import view_state
 from chat_core.ui.viewer import current_viewer
+from chat_core.ui.window import window_of
 from chat_core.workbench import process_workbench
 
 viewer, view, workbench = current_viewer(), view_state(), process_workbench()
@@ -31,20 +35,22 @@ if view.last_session != shown:
 
 linked, conversation, is_message_unknown = linked_message(), None, False
 if session:
-    windows = 1 + view.earlier_windows.get(session.uuid, 0)
+    window = window_of(view, session.uuid, linked)
     try:
-        branch = workbench.branch(user, session.uuid, limit=WINDOW * windows, message=linked or None)
-        while linked and branch.has_more and linked not in [item.message.uuid for item in branch.messages]:
-            windows *= 2
-            branch = workbench.branch(user, session.uuid, limit=WINDOW * windows, message=linked)
+        branch = workbench.branch(user, session.uuid, limit=window.limit, message=linked or None, later=window.later)
     except NotFound:
-        branch, linked, is_message_unknown = workbench.branch(user, session.uuid, limit=WINDOW * windows), "", True
+        branch, linked, is_message_unknown = workbench.branch(user, session.uuid, limit=window.limit), "", True
+    view.shown_at[session.uuid] = next(
+        (item.message.uuid for item in reversed(branch.messages) if item.message.role != "SYSTEM"), ""
+    )
+    versions = [version for item in branch.messages if item.version_count > 1 for version in item.sibling_uuids]
+    follow_ups = workbench.follow_ups(user, session.uuid, versions) if versions else {}
     answers = [item.message.uuid for item in branch.messages if item.message.role == "ASSISTANT"]
     activities = workbench.activities(user, session.uuid, answers)
     condensed = workbench.condensed_counts(
         user, [item.message for item in branch.messages if item.message.status == "SUMMARY"]
     )
-    conversation = Conversation(session, branch, run, activities, choices, linked, condensed)
+    conversation = Conversation(session, branch, run, activities, choices, linked, condensed, follow_ups)
     if session.title:
         set_title(t.t("app.page_title", title=session.title))
     if workbench.session_row(user, session.uuid).unseen:
@@ -59,24 +65,23 @@ if is_unknown:
 if is_message_unknown:
     with st.container(key="notice-unknown-message"):
         st.markdown(f":material/info: {plain(t.t('chat.unknown_message'))}")
-if conversation and conversation.is_other_branch:
-    with st.container(key="notice-branch", horizontal=True, vertical_alignment="center"):
-        st.markdown(f":material/alt_route: {plain(t.t('chat.other_branch'))}", width="content")
-        st.button(t.t("chat.back_to_active"), key="to-active", on_click=actions.go_to_session, args=(session.uuid,))
-
 if conversation and conversation.branch.messages:
     draw_session_menu(viewer, conversation.session, run)
     draw_memory_drawer(viewer, conversation.session)
+    draw_branch_map(viewer, conversation.session, choices)
+    draw_comparison(viewer, choices)
     with st.container(key="transcript", gap="medium"):
         draw_transcript(viewer, conversation)
 elif not is_unknown:
     draw_first_screen(viewer, choices, workbench.settings.models_file, shown)
 
-end_of = f"{session.uuid} {view.accepted}" if session else ""
-draw_services(viewer, scroll_to=linked, end_of=end_of)
+draw_services(viewer)
+draw_scrolling(viewer, linked=linked, end_of=f"{session.uuid} {view.accepted}" if session else "")
 
 with st.bottom, st.container(key="bottom", gap="small"):
     draw_bridge_notice(viewer, workbench)
+    if conversation:
+        draw_place(viewer, conversation)
     if "composer" in view.notices:
         with st.container(key="notice-composer"):
             st.markdown(f":material/info: {plain(view.notices['composer'])}")

@@ -120,7 +120,9 @@ class Messages:
             end, has_later = self._window_end(db, user, session, before, later, message_uuid)
             path = path_above(db, end, limit + 1) if end is not None else []
             shown = list(reversed(path[:limit]))
-            return Branch(_with_versions(db, session.id, shown), has_more=len(path) > limit, has_later=has_later)
+            is_active = end is None or db.execute(_NOT_CHOSEN_ABOVE, (end,)).fetchone() is None
+            messages = _with_versions(db, session.id, shown)
+            return Branch(messages, has_more=len(path) > limit, has_later=has_later, is_active=is_active)
 
     def _window_end(
         self,

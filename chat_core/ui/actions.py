@@ -10,11 +10,11 @@ from typing import TypeVar
 import streamlit as st
 
 from chat_core.errors import ParleyError
-from chat_core.models import Message
-from chat_core.ui.address import go_to_session, linked_message, shown_session
+from chat_core.ui.address import address_of, go_to_message, go_to_session, linked_message, shown_session
 from chat_core.ui.composer import Refused, sent_value
 from chat_core.ui.view_state import view_state
 from chat_core.ui.viewer import current_viewer
+from chat_core.ui.window import load_more, window_of
 from chat_core.workbench import process_workbench
 
 T = TypeVar("T")
@@ -57,10 +57,9 @@ def ask(text: str, *, session_id: str = "", model_id: str = "", skill_folder: st
         session = session_id
         if not session:
             session = workbench.create_session(user, model_id=model_id, skill_folder=skill_folder).uuid
-        else:
-            make_linked_branch_active(session)
         try:
-            workbench.ask(user, session, text, model_id=model_id, skill_folder=skill_folder)
+            branch = branch_on_screen(session) if session_id else None
+            workbench.ask(user, session, text, model_id=model_id, skill_folder=skill_folder, branch=branch)
         except Exception:
             if not session_id:
                 workbench.delete_session(user, session, undo_seconds=0)
@@ -74,18 +73,9 @@ def ask(text: str, *, session_id: str = "", model_id: str = "", skill_folder: st
     return asked is not None
 
 
-def make_linked_branch_active(session_id: str) -> None:
-    """When a link shows another branch than the active one, make it the active one: somebody acts on it now."""
-    message_id = linked_message()
-    if not message_id or session_id != shown_session():
-        return
-    workbench, user = process_workbench(), current_viewer().user
-    by_id = {message.id: message for message in workbench.tree(user, session_id)}
-    at: Message | None = next((message for message in by_id.values() if message.uuid == message_id), None)
-    while at is not None:
-        if not at.is_active and at.role != "SYSTEM":
-            workbench.activate(user, at.uuid)
-        at = by_id.get(at.parent_id) if at.parent_id is not None else None
+def branch_on_screen(session_id: str) -> str | None:
+    """Return a message of the branch this tab shows: another tab, or a link, may have made that another one."""
+    return view_state().shown_at.get(session_id)
 
 
 def regenerate(session_id: str, message_id: str, model_key: str = "", skill_key: str = "") -> None:
@@ -95,7 +85,6 @@ def regenerate(session_id: str, message_id: str, model_key: str = "", skill_key:
     skill_folder = st.session_state.get(skill_key) if skill_key else None
 
     def act() -> None:
-        make_linked_branch_active(session_id)
         workbench.regenerate(user, message_id, model_id=model_id, skill_folder=skill_folder)
         go_to_session(session_id)
 
@@ -106,7 +95,6 @@ def continue_run(session_id: str, message_id: str) -> None:
     workbench, user = process_workbench(), current_viewer().user
 
     def act() -> None:
-        make_linked_branch_active(session_id)
         workbench.continue_run(user, message_id)
         go_to_session(session_id)
 
@@ -118,22 +106,27 @@ def answer_message(session_id: str, message_id: str) -> None:
     workbench, user = process_workbench(), current_viewer().user
 
     def act() -> None:
-        make_linked_branch_active(session_id)
         workbench.run_message(user, message_id)
         go_to_session(session_id)
 
     attempt(message_id, act)
 
 
-def show_version(session_id: str, message_id: str) -> None:
-    workbench, user = process_workbench(), current_viewer().user
+def show_version(session_id: str, message_id: str, place: str) -> None:
+    """Switch the fork to this version and stay there: a longer branch may put it far above its end."""
+    workbench, user, view = process_workbench(), current_viewer().user, view_state()
 
     def act() -> None:
-        make_linked_branch_active(session_id)
-        workbench.activate(user, message_id)
-        go_to_session(session_id)
+        workbench.activate_branch(user, message_id)
+        hold(message_id)
+        window = window_of(view, session_id, "")
+        end = workbench.branch(user, session_id, limit=window.limit)
+        if any(item.message.uuid == message_id for item in end.messages):
+            go_to_session(session_id)
+        else:
+            go_to_message(session_id, message_id)
 
-    attempt(message_id, act)
+    attempt(place, act)
 
 
 def begin_edit(message_id: str) -> None:
@@ -153,7 +146,6 @@ def save_edit(session_id: str, message_id: str, text_key: str) -> None:
     workbench, user = process_workbench(), current_viewer().user
 
     def act() -> bool:
-        make_linked_branch_active(session_id)
         workbench.edit_and_run(user, message_id, str(st.session_state.get(text_key, "")))
         go_to_session(session_id)
         return True
@@ -172,6 +164,21 @@ def copy_message(message_id: str) -> None:
         view.copy_count += 1
 
 
+def open_comparison(message_id: str) -> None:
+    """Open the dialog that shows two versions of this answer side by side."""
+    view = view_state()
+    view.dialog, view.comparing = "compare", message_id
+
+
+def copy_link(session_id: str, message_id: str) -> None:
+    """Hand the browser the link to a message."""
+    view = view_state()
+    view.notices.clear()
+    view.copy_text = address_of(session_id, message_id, current_viewer().base)
+    view.copied = f"link {message_id}"
+    view.copy_count += 1
+
+
 def open_record(message_id: str) -> None:
     view_state().opened_records.add(message_id)
 
@@ -181,9 +188,22 @@ def reset_context(session_id: str) -> None:
     attempt("composer", lambda: workbench.reset(user, session_id))
 
 
-def load_earlier(session_id: str) -> None:
-    windows = view_state().earlier_windows
-    windows[session_id] = windows.get(session_id, 0) + 1
+def load_earlier(session_id: str, first: str) -> None:
+    """Show more above; the message that was the first one stays where it is on the screen."""
+    load_more(view_state(), session_id, linked_message(), earlier=1)
+    hold(first)
+
+
+def load_later(session_id: str, last: str) -> None:
+    load_more(view_state(), session_id, linked_message(), later=1)
+    hold(last)
+
+
+def hold(message_id: str) -> None:
+    """Let this message stay where the click was, whatever comes above it or goes below it."""
+    view = view_state()
+    view.hold = message_id
+    view.hold_count += 1
 
 
 def answer_question(run_id: str, question_id: str, choice: str = "", text_key: str = "") -> None:

@@ -1,6 +1,7 @@
 """The address of the chat page: `?session=<uuid>` names the session, `&message=<uuid>` a message in it."""
 
 import re
+from urllib.parse import urlencode, urlsplit
 
 import streamlit as st
 
@@ -25,6 +26,19 @@ def go_to_session(session_id: str) -> None:
     """Show the active branch of a session; the browser's Back returns to what was shown before."""
     if shown_session() != session_id or linked_message():
         st.query_params.from_dict({"session": session_id} if session_id else {})
+
+
+def go_to_message(session_id: str, message_id: str) -> None:
+    """Look at one message of a session, on the branch that holds it; nothing stored changes."""
+    if (shown_session(), linked_message()) != (session_id, message_id):
+        st.query_params.from_dict({"session": session_id, "message": message_id})
+
+
+def address_of(session_id: str, message_id: str, base: str = "") -> str:
+    """Return the link to a message, as somebody else can open it."""
+    here = urlsplit(st.context.url or "")
+    start = f"{here.scheme}://{here.netloc}" if here.netloc else ""
+    return f"{start}{base}/?{urlencode({'session': session_id, 'message': message_id})}"
 
 
 def keep_in_address_bar() -> None:

@@ -17,7 +17,7 @@ _LANGUAGE_KEY = "language"
 # Copying must begin inside the click: a browser lets a page write to the clipboard only then. The click promises a
 # text, and the script run that it causes delivers it.
 _SERVICES = """
-const services = (globalThis[Symbol.for("parley.services")] ??= { copied: 0, scrolled: "", ended: "", deliver: null });
+const services = (globalThis[Symbol.for("parley.services")] ??= { copied: 0, deliver: null });
 
 function onClick(event) {
   if (window.innerWidth <= 768 && event.target.closest?.(".st-key-session-list a, .st-key-new-chat a")) {
@@ -47,26 +47,6 @@ function copy(text) {
   box.remove();
 }
 
-// A conversation opens at its end, and stays there while its last pieces are still being drawn.
-function toTheEnd() {
-  const main = document.querySelector('[data-testid="stMain"]');
-  if (!main) return;
-  let left = 30;
-  const stop = () => { left = 0; };
-  const events = ["wheel", "touchstart", "keydown", "pointerdown"];
-  events.forEach((name) => main.addEventListener(name, stop, { once: true, passive: true }));
-  const step = () => {
-    if (left <= 0) {
-      events.forEach((name) => main.removeEventListener(name, stop));
-      return;
-    }
-    left -= 1;
-    main.scrollTop = main.scrollHeight;
-    setTimeout(step, 50);
-  };
-  step();
-}
-
 export default function ({ data }) {
   if (!services.listening) {
     services.listening = true;
@@ -82,20 +62,6 @@ export default function ({ data }) {
   } else if (data.copy_count < services.copied) {
     services.copied = data.copy_count;
   }
-  if (data.scroll_to && data.scroll_to !== services.scrolled) {
-    services.scrolled = data.scroll_to;
-    let tries = 0;
-    const look = () => {
-      const place = document.querySelector(`[class*="-linked-${data.scroll_to}"]`);
-      if (place) place.scrollIntoView({ block: "center" });
-      else if ((tries += 1) < 40) setTimeout(look, 50);
-    };
-    look();
-  } else if (!data.scroll_to) {
-    services.scrolled = "";
-    if (data.end_of && data.end_of !== services.ended) toTheEnd();
-  }
-  services.ended = data.end_of;
 }
 """
 
@@ -116,11 +82,8 @@ def draw_style() -> None:
     st.html(_STYLE)
 
 
-def draw_services(viewer: Viewer, scroll_to: str = "", end_of: str = "") -> None:
-    """Mount what only the browser can do: clipboard, cookie, scrolling. It shows nothing.
-
-    The page scrolls to the message `scroll_to`, else to its end each time `end_of` names something new.
-    """
+def draw_services(viewer: Viewer) -> None:
+    """Mount what only the browser can do: clipboard and cookie. It shows nothing."""
     view = view_state()
     with st.container(key="services", height=1):
         _services()(
@@ -131,8 +94,6 @@ def draw_services(viewer: Viewer, scroll_to: str = "", end_of: str = "") -> None
                 "cookie": LANGUAGE_COOKIE,
                 "copy_text": view.copy_text,
                 "copy_count": view.copy_count,
-                "scroll_to": scroll_to,
-                "end_of": end_of,
             },
         )
 

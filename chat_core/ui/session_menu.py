@@ -4,6 +4,7 @@ import streamlit as st
 
 from chat_core.models import RunState, Session
 from chat_core.ui import actions
+from chat_core.ui.branch_map import draw_map_button
 from chat_core.ui.download import download
 from chat_core.ui.memory_drawer import open_memory
 from chat_core.ui.viewer import Viewer
@@ -23,6 +24,7 @@ def draw_session_menu(viewer: Viewer, session: Session, run: RunState | None) ->
         st.button(
             t.t("memory.title"), key="open-memory", type="tertiary", icon=":material/neurology:", on_click=open_memory
         )
+        draw_map_button(viewer)
         menu = st.popover(
             t.t("session.actions"),
             key="session-actions",
@@ -43,7 +45,7 @@ def draw_session_menu(viewer: Viewer, session: Session, run: RunState | None) ->
                 args=(f"/api/chat/sessions/{session.uuid}/export?{query}",),
             )
         st.page_link(
-            "pages/analytics.py",
+            "analytics.py",
             label=t.t("desk.statistics"),
             icon=":material/monitoring:",
             query_params={"session": session.uuid},

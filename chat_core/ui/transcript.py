@@ -7,15 +7,14 @@ import streamlit as st
 
 from chat_core.bridge.protocol import ModelChoice, SkillChoice
 from chat_core.models import Activity, Branch, BranchMessage, Message, RunState, Session
+from chat_core.store.messages import MOST_COUNTED
 from chat_core.ui import actions
+from chat_core.ui.address import go_to_session
 from chat_core.ui.fallback_panel import draw_fallback_panel
 from chat_core.ui.live_panel import live_panel, record_panel
 from chat_core.ui.markdown import plain, safe_markdown
 from chat_core.ui.view_state import view_state
 from chat_core.ui.viewer import Viewer
-
-WINDOW = 80
-"""Messages shown at first, and added by each *Load earlier*: 40 turns."""
 
 _ACTIVE = ("PENDING", "RUNNING", "WAITING")
 
@@ -30,6 +29,9 @@ class Choices:
     def model_label(self, model_id: str) -> str:
         return next((model.label for model in self.models if model.id == model_id), model_id)
 
+    def skill_label(self, folder: str) -> str:
+        return next((skill.name for skill in self.skills if skill.folder == folder), folder)
+
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
@@ -43,11 +45,8 @@ class Conversation:
     linked_message: str
     condensed: Mapping[str, int] = field(default_factory=dict)
     """How many messages each summary stands for, by its id, where it is known."""
-
-    @property
-    def is_other_branch(self) -> bool:
-        """A link leads to a branch that is not the active one."""
-        return any(not item.message.is_active and item.message.role != "SYSTEM" for item in self.branch.messages)
+    follow_ups: Mapping[str, int] = field(default_factory=dict)
+    """How many messages each version of a fork has below it."""
 
 
 def draw_transcript(viewer: Viewer, conversation: Conversation) -> None:
@@ -61,34 +60,63 @@ def draw_transcript(viewer: Viewer, conversation: Conversation) -> None:
                 type="tertiary",
                 icon=":material/expand_less:",
                 on_click=actions.load_earlier,
-                args=(conversation.session.uuid,),
+                args=(conversation.session.uuid, branch.messages[0].message.uuid),
             )
     last = len(branch.messages) - 1
     for at, item in enumerate(branch.messages):
         message = item.message
         if message.role == "SYSTEM":
-            _draw_divider(viewer, message, conversation.condensed.get(message.uuid))
+            _draw_divider(viewer, conversation, message)
             continue
         linked = "linked-" if message.uuid == conversation.linked_message else ""
         role = "user" if message.role == "USER" else "agent"
         with st.container(key=f"{role}-{linked}{message.uuid}", gap="small"):
             if message.role == "USER":
-                _draw_question(viewer, conversation, item, is_last=at == last)
+                _draw_question(viewer, conversation, item, is_last=at == last and not branch.has_later)
             else:
                 _draw_answer(viewer, conversation, item)
             _draw_notice(message.uuid)
+    if branch.has_later:
+        with st.container(key="load-later", horizontal_alignment="center"):
+            st.button(
+                t.t("tree.load_later"),
+                key="later",
+                type="tertiary",
+                icon=":material/expand_more:",
+                on_click=actions.load_later,
+                args=(conversation.session.uuid, branch.messages[-1].message.uuid),
+            )
 
 
-def _draw_divider(viewer: Viewer, message: Message, condensed: int | None) -> None:
+def draw_place(viewer: Viewer, conversation: Conversation) -> None:
+    """Say when what is shown is not the end of the active branch, and offer the way there."""
+    t, branch, run = viewer.texts, conversation.branch, conversation.run
+    if run is not None and all(item.message.uuid != run.message_uuid for item in branch.messages):
+        words, button, icon = "tree.run_elsewhere", "tree.to_run", "autorenew"
+    elif not branch.is_active:
+        words, button, icon = "chat.other_branch", "chat.back_to_active", "alt_route"
+    elif branch.has_later:
+        words, button, icon = "tree.earlier_part", "tree.to_latest", "history"
+    else:
+        return
+    with st.container(key="notice-place", horizontal=True, vertical_alignment="center"):
+        st.markdown(f":material/{icon}: {plain(t.t(words))}", width="stretch")
+        st.button(t.t(button), key="to-active", on_click=go_to_session, args=(conversation.session.uuid,))
+
+
+def _draw_divider(viewer: Viewer, conversation: Conversation, message: Message) -> None:
     t = viewer.texts
+    is_linked = message.uuid == conversation.linked_message
+    linked = "linked-" if is_linked else ""
     if message.status == "RESET":
-        with st.container(key=f"divider-{message.uuid}"):
+        with st.container(key=f"divider-{linked}{message.uuid}"):
             st.caption(t.t("message.reset"))
         return
+    condensed = conversation.condensed.get(message.uuid)
     words = t.n("desk.condensed", condensed) if condensed else t.t("message.summary")
     with (
-        st.container(key=f"divider-summary-{message.uuid}"),
-        st.expander(words, type="compact", key=f"summary-{message.uuid}"),
+        st.container(key=f"divider-summary-{linked}{message.uuid}"),
+        st.expander(words, type="compact", key=f"summary-{linked}{message.uuid}", expanded=is_linked),
     ):
         st.markdown(safe_markdown(message.content) or plain(t.t("desk.summary_empty")), anchors=False)
 
@@ -101,7 +129,7 @@ def _draw_question(viewer: Viewer, conversation: Conversation, item: BranchMessa
     with st.container(key=f"bubble-{message.uuid}"):
         st.markdown(safe_markdown(message.content, line_breaks=True), anchors=False)
     with st.container(key=f"actions-user-{message.uuid}", horizontal=True, gap="small", vertical_alignment="center"):
-        _draw_versions(viewer, session_id, item)
+        _draw_versions(viewer, conversation, item)
         if conversation.run is None:
             st.button(
                 t.t("message.edit"),
@@ -111,6 +139,7 @@ def _draw_question(viewer: Viewer, conversation: Conversation, item: BranchMessa
                 on_click=actions.begin_edit,
                 args=(message.uuid,),
             )
+        _draw_link(viewer, session_id, message)
     if is_last and conversation.run is None:
         with st.container(key=f"unanswered-{message.uuid}", horizontal=True, vertical_alignment="center"):
             st.caption(t.t("message.unanswered"), width="content")
@@ -147,7 +176,7 @@ def _draw_answer(viewer: Viewer, conversation: Conversation, item: BranchMessage
         if message.content.strip():  # a run that goes on: what the one before had written stays above it
             with st.container(key=f"kept-{message.uuid}"):
                 st.markdown(safe_markdown(message.content), anchors=False)
-        _draw_run(viewer, run)
+        _draw_run(viewer, run, follow=not conversation.linked_message)
         _draw_version_row(viewer, conversation, item)
         return
     _draw_activity(viewer, conversation, message)
@@ -161,7 +190,7 @@ def _draw_answer(viewer: Viewer, conversation: Conversation, item: BranchMessage
     _draw_answer_actions(viewer, conversation, item)
 
 
-def _draw_run(viewer: Viewer, run: RunState) -> None:
+def _draw_run(viewer: Viewer, run: RunState, follow: bool) -> None:
     view = view_state()
     is_offline = run.run_id in view.offline_runs
     live_panel(
@@ -171,6 +200,7 @@ def _draw_run(viewer: Viewer, run: RunState) -> None:
         on_offline=lambda: view.offline_runs.add(run.run_id),
         on_online=lambda: view.offline_runs.discard(run.run_id),
         fallback=is_offline,
+        follow=follow,
     )
     if is_offline:
         draw_fallback_panel(run)
@@ -239,6 +269,7 @@ def _draw_end(viewer: Viewer, conversation: Conversation, message: Message) -> N
                     on_click=actions.regenerate,
                     args=(session_id, message.uuid),
                 )
+                _draw_regenerate_menu(viewer, conversation, message)
         if message.error is not None:
             with st.expander(t.t("message.details"), type="compact", key=f"details-{message.uuid}"):
                 st.caption(plain(t.t("message.code", code=message.error.code)))
@@ -260,7 +291,7 @@ def end_words(viewer: Viewer, message: Message) -> str:
 def _draw_answer_actions(viewer: Viewer, conversation: Conversation, item: BranchMessage) -> None:
     t, message, session_id = viewer.texts, item.message, conversation.session.uuid
     with st.container(key=f"actions-agent-{message.uuid}", horizontal=True, gap="small", vertical_alignment="center"):
-        _draw_versions(viewer, session_id, item)
+        _draw_versions(viewer, conversation, item)
         if message.content.strip():
             copied = view_state().copied == message.uuid
             st.button(
@@ -271,6 +302,7 @@ def _draw_answer_actions(viewer: Viewer, conversation: Conversation, item: Branc
                 on_click=actions.copy_message,
                 args=(message.uuid,),
             )
+        _draw_link(viewer, session_id, message)
         if conversation.run is None and message.status == "SUCCESS":
             st.button(
                 t.t("message.regenerate"),
@@ -329,14 +361,14 @@ def _draw_regenerate_menu(viewer: Viewer, conversation: Conversation, message: M
 def _draw_version_row(viewer: Viewer, conversation: Conversation, item: BranchMessage) -> None:
     if item.version_count > 1:
         with st.container(key=f"actions-live-{item.message.uuid}", horizontal=True, gap="small"):
-            _draw_versions(viewer, conversation.session.uuid, item)
+            _draw_versions(viewer, conversation, item)
 
 
-def _draw_versions(viewer: Viewer, session_id: str, item: BranchMessage) -> None:
-    """Draw `‹ 2/3 ›` when the message has siblings."""
+def _draw_versions(viewer: Viewer, conversation: Conversation, item: BranchMessage) -> None:
+    """Draw `‹ 2/3 ›` when the message has siblings, and what follows on the others."""
     if item.version_count < 2:
         return
-    t, at = viewer.texts, item.version_index - 1
+    t, at, session_id = viewer.texts, item.version_index - 1, conversation.session.uuid
     with st.container(
         key=f"versions-{item.message.uuid}", horizontal=True, width="content", gap=None, vertical_alignment="center"
     ):
@@ -352,8 +384,50 @@ def _draw_versions(viewer: Viewer, session_id: str, item: BranchMessage) -> None
                 icon=f":material/{icon}:",
                 disabled=not exists,
                 on_click=actions.show_version,
-                args=(session_id, item.sibling_uuids[target] if exists else ""),
+                args=(session_id, item.sibling_uuids[target] if exists else "", item.message.uuid),
             )
+        if item.message.role == "ASSISTANT":
+            st.button(
+                t.t("tree.compare"),
+                key=f"compare-{item.message.uuid}",
+                type="tertiary",
+                icon=":material/compare:",
+                on_click=actions.open_comparison,
+                args=(item.message.uuid,),
+            )
+        words = follow_up_words(viewer, item, conversation.follow_ups)
+        if words:
+            st.caption(plain(words), width="content")
+
+
+def follow_up_words(viewer: Viewer, item: BranchMessage, follow_ups: Mapping[str, int]) -> str:
+    """Return what the other versions have below them, or nothing. The answer to a question is no follow-up."""
+    t, own_answer = viewer.texts, 1 if item.message.role == "USER" else 0
+    found = []
+    for version, version_id in enumerate(item.sibling_uuids, start=1):
+        count = follow_ups.get(version_id, 0) - own_answer
+        if version_id != item.message.uuid and count > 0:
+            found.append((version, count, f"{count}+" if count + own_answer >= MOST_COUNTED else t.number(count)))
+    if not found:
+        return ""
+    if len(found) == 1:
+        [(version, count, number)] = found
+        form = "one" if count == 1 else "other"
+        return t.t(f"tree.follow_ups.{form}", count=number, version=version)
+    listed = ", ".join(t.t("tree.follow_ups_in", count=number, version=version) for version, _, number in found)
+    return t.t("tree.follow_ups_on", versions=listed)
+
+
+def _draw_link(viewer: Viewer, session_id: str, message: Message) -> None:
+    copied = view_state().copied == f"link {message.uuid}"
+    st.button(
+        viewer.texts.t("tree.link_copied" if copied else "tree.link"),
+        key=f"copy-link-{message.uuid}",
+        type="tertiary",
+        icon=":material/check:" if copied else ":material/link:",
+        on_click=actions.copy_link,
+        args=(session_id, message.uuid),
+    )
 
 
 def _draw_time(viewer: Viewer, message: Message) -> None:

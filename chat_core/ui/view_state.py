@@ -42,8 +42,13 @@ class ViewState:
     language: Locale | None = None
     last_session: str = ""
     """The session shown last, to come back to from another page."""
-    earlier_windows: dict[str, int] = field(default_factory=dict)
-    """How many windows of older messages are loaded, by session."""
+    loaded: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    """How many windows are loaded above and below, by session and the message it was opened at."""
+    shown_at: dict[str, str] = field(default_factory=dict)
+    """The last message shown, by session: it says which branch somebody was looking at."""
+    hold: str = ""
+    """The message that stays where it is on the screen while others come above or below it."""
+    hold_count: int = 0
     opened_records: set[str] = field(default_factory=set)
     """Messages whose record has been opened."""
     editing: str | None = None
@@ -72,7 +77,11 @@ class ViewState:
     """The sessions ticked in the list; None while nobody selects."""
     list_pages_before: list[str] = field(default_factory=list)
     """The session each earlier page of the list ended with."""
-    dialog: Literal["", "memory", "import"] = ""
+    dialog: Literal["", "memory", "import", "map", "compare"] = ""
+    unfolded: dict[str, int] = field(default_factory=dict)
+    """How many messages of a folded run the branch map shows, by the name of the run."""
+    comparing: str = ""
+    """The answer whose versions are compared."""
     download: Download | None = None
     """The file the browser was last asked to fetch."""
     imports: int = 0

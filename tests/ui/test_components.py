@@ -21,7 +21,7 @@ STATES = {
 }
 
 
-@pytest.mark.parametrize("name", ["panel.js", "composer.js"])
+@pytest.mark.parametrize("name", ["panel.js", "composer.js", "branch_map.js", "scrolling.js"])
 def test_built_script_was_built_from_the_present_sources(name: str) -> None:
     sources = hashlib.sha256()
     for path in sorted(SOURCES.iterdir()):
@@ -47,6 +47,7 @@ def test_every_word_the_scripts_say_is_in_the_language(locale: Locale) -> None:
     for prefix, files in {
         "composer": ["composer.js"],
         "panel": ["panel", "rows", "question_card", "tools", "text"],
+        "tree": ["branch_map.js"],
     }.items():
         texts = Texts(locale).group(prefix)
         for file in files:
