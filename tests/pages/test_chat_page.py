@@ -311,11 +311,14 @@ def test_a_conversation_can_be_taken_out_as_a_file_and_the_agent_can_start_fresh
 ) -> None:
     finish(workbench.ask(user, session.uuid, "hello"))
     page = open_page(session=session.uuid)
-    assert page.get("link_button") == []
+    assert not [button for button in page.button if str(button.key).startswith("export-")]
     page.session_state["session-actions"] = True
     page.run()
-    targets = [button.proto.url for button in page.get("link_button")]
-    assert targets == [f"/api/chat/sessions/{session.uuid}/export?format={name}" for name in ("md", "json")]
+    for name, query in (("md", "format=md&branch=active"), ("json", "format=json&branch=all")):
+        page.button(key=f"export-{name}").click().run()
+        wanted = page.session_state["view"].download
+        assert wanted.path == f"/api/chat/sessions/{session.uuid}/export?{query}"
+    assert wanted.number == 2
     page.button(key="session-reset").click().run()
     assert "starts fresh here" in words(page)
 
