@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+NESTED_TOO_DEEPLY = "(nested too deeply to be kept)"
 
 _BLOCK_MARKS = re.compile(
     r"^[ \t]*(?:(?:`{3,}|~{3,})[^\n]*|[|:-][|:\- \t]*$|(?:(?:\#{1,6}|>|[-*+])(?:[ \t]+|$))+(?:\[[ xX]\] )?)",
@@ -35,13 +36,23 @@ def storable(text: str) -> str:
 
 
 def storable_json(value: Any) -> Any:
-    """Return foreign JSON with every string (keys too) made storable; nothing else changes."""
+    """Return foreign JSON with every string (keys too) made storable; nothing else changes.
+
+    What is nested so deeply that no later step could walk it is replaced as a whole, with a note.
+    """
+    try:
+        return _storable_json(value)
+    except RecursionError:
+        return NESTED_TOO_DEEPLY
+
+
+def _storable_json(value: Any) -> Any:
     if isinstance(value, str):
         return storable(value)
     if isinstance(value, list):
-        return [storable_json(item) for item in value]
+        return [_storable_json(item) for item in value]
     if isinstance(value, dict):
-        return {storable(str(key)): storable_json(item) for key, item in value.items()}
+        return {storable(str(key)): _storable_json(item) for key, item in value.items()}
     return value
 
 

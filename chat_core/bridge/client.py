@@ -41,6 +41,7 @@ from chat_core.errors import (
     RunUnknown,
     TooLarge,
 )
+from chat_core.text import storable_json
 
 CONNECT_SECONDS = 5.0
 CALL_DELAYS_SECONDS = (0.2, 0.8)
@@ -363,8 +364,8 @@ def _json(content: bytes) -> Any:
     if not content:
         return None
     try:
-        return json.loads(content)
-    except ValueError:
+        return storable_json(json.loads(content))
+    except (ValueError, RecursionError):
         raise BridgeUnavailable("The Bridge gave an answer that cannot be read.") from None
 
 

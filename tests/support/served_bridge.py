@@ -11,7 +11,7 @@ import uvicorn
 from chat_core.bridge.client import BridgeAddress
 from chat_core.bridge.protocol import MemoryText, ModelChoice, SkillChoice
 from chat_core.bridge.run_host import LocalRunHost
-from chat_core.bridge.server import Door, create_app
+from chat_core.bridge.server import Choices, Door, create_app
 from chat_core.errors import InvalidInput
 
 TOKEN = "token-of-the-test"
@@ -46,10 +46,10 @@ class FewChoices:
 
 
 @contextmanager
-def served_bridge(host: LocalRunHost) -> Iterator[BridgeAddress]:
+def served_bridge(host: LocalRunHost, choices: Choices | None = None) -> Iterator[BridgeAddress]:
     """Serve `host` on a free port until the block is left; the host and its runs are the caller's."""
     listener = socket.create_server(("127.0.0.1", 0))
-    door = Door(host=host, choices=FewChoices(), token=TOKEN, version="test")
+    door = Door(host=host, choices=choices or FewChoices(), token=TOKEN, version="test")
     server = uvicorn.Server(uvicorn.Config(create_app(door), log_level="error", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])), daemon=True, name="served-bridge")
     thread.start()
