@@ -188,9 +188,16 @@ class Sessions:
     def purge(self, session_id: int) -> None:
         """Remove a hidden session and everything below it in one transaction; harmless when it was restored."""
         with self._database.write() as db:
-            db.execute("UPDATE chat_session SET leaf_id = NULL WHERE id = ? AND deleted_at IS NOT NULL", (session_id,))
+            hidden = "id = ? AND deleted_at IS NOT NULL"
+            if not db.execute(f"UPDATE chat_session SET leaf_id = NULL WHERE {hidden}", (session_id,)).rowcount:
+                return
+            # Newest first, so that no message has messages below it: SQLite ends a cascade that is 1,000 deep.
+            ids = db.execute(
+                "SELECT id FROM chat_message WHERE session_id = ? ORDER BY id DESC", (session_id,)
+            ).fetchall()
+            db.executemany("DELETE FROM chat_message WHERE id = ?", ids)
             fail_point("purge.between")
-            db.execute("DELETE FROM chat_session WHERE id = ? AND deleted_at IS NOT NULL", (session_id,))
+            db.execute("DELETE FROM chat_session WHERE id = ?", (session_id,))
 
     def set_status(self, user: User, session_uuids: Sequence[str], status: SessionStatus, now: datetime) -> None:
         """Archive or bring back many, all of them or none."""

@@ -147,3 +147,11 @@ def test_the_list_goes_on_after_its_last_row_was_deleted(workbench: Workbench, u
     workbench.delete_session(user, page.rows[-1].session.uuid)
     rest = workbench.list_sessions(user, before=page.rows[-1].session.uuid)
     assert {row.session.uuid for row in page.rows + rest.rows} == set(ids)
+
+
+def test_a_session_of_thousands_of_messages_can_be_deleted(workbench: Workbench, session: Session, user: User) -> None:
+    for number in range(2_500):
+        add_message(workbench, session, f"message {number}")
+    workbench.delete_session(user, session.uuid, undo_seconds=0)
+    assert rows_left(workbench) == {}
+    assert workbench.store.check() == []
