@@ -144,8 +144,8 @@ class Database:
         with self._write_lock, _plain_errors(self.file):
             if self._closed:
                 return False
-            # Each step of the statement frees one page.
-            self._writer.execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
+            # Each step of the statement frees one page, and only `executescript` takes every step.
+            self._writer.executescript(f"PRAGMA incremental_vacuum({pages})")
             return bool(self._writer.execute("PRAGMA freelist_count").fetchone()[0])
 
     def cut_wal(self) -> None:

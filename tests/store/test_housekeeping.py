@@ -157,6 +157,24 @@ def test_bc26_the_log_of_a_long_answer_stays_small_and_its_space_comes_back(
     assert workbench.store.check() == []
 
 
+def test_a_step_gives_back_as_many_pages_as_it_says(workbench: Workbench, session: Session, user: User) -> None:
+    for _ in range(20):
+        add_message(workbench, session, "x" * 50_000)
+    workbench.delete_session(user, session.uuid, undo_seconds=0)
+    database = workbench.store.database
+
+    def unused() -> int:
+        with database.read() as db:
+            return int(db.execute("PRAGMA freelist_count").fetchone()[0])
+
+    before = unused()
+    assert before > 200
+    assert database.vacuum_some(100)
+    assert unused() == before - 100
+    assert not database.vacuum_some(1_000_000)
+    assert unused() == 0
+
+
 def file_bytes(settings: Settings) -> int:
     folder: Path = settings.data_dir
     return sum(file.stat().st_size for file in folder.glob("parley.db*"))
