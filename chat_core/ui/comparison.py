@@ -15,6 +15,7 @@ from chat_core.ui.viewer import Viewer, current_viewer
 from chat_core.workbench import process_workbench
 
 _ACTIVE = ("PENDING", "RUNNING", "WAITING")
+_TOKENS = ("input_tokens", "output_tokens")
 SIDES = ("left", "right")
 
 
@@ -75,29 +76,22 @@ def facts_of(
     """Return what can be told of an answer in a word or a number, each with the key of its name."""
     t, usage = viewer.texts, message.usage or {}
     none = t.t("tree.compare.none")
-
-    def tokens(name: str) -> str:
-        value = usage.get(name)
-        return t.number(value) if isinstance(value, int) else none
-
+    tools = t.number(activity.tool_calls) if activity.tool_calls else none
+    if activity.tool_errors:
+        tools = t.t("tree.compare.failed", count=tools, failed=t.number(activity.tool_errors))
+    tokens = [t.number(value) if isinstance(value := usage.get(name), int) else "–" for name in _TOKENS]
+    plan = t.t("activity.todos", done=activity.todos_done, total=activity.todos_total)
     return [
         ("status", t.t(f"tree.status.{message.status}")),
         ("model", choices.model_label(message.model_id) if message.model_id else t.t("tree.compare.default_model")),
         ("skill", choices.skill_label(message.skill_folder) if message.skill_folder else none),
         ("begun", t.moment(message.created_at, viewer.zone, viewer.now)),
         ("took", t.duration(activity.thinking_ms)),
-        ("tools", t.number(activity.tool_calls)),
-        ("errors", t.number(activity.tool_errors)),
-        (
-            "todos",
-            t.t("activity.todos", done=activity.todos_done, total=activity.todos_total)
-            if activity.todos_total
-            else none,
-        ),
-        ("input", tokens("input_tokens")),
-        ("output", tokens("output_tokens")),
+        ("tools", tools),
+        ("todos", plan if activity.todos_total else none),
+        ("tokens", t.t("tree.compare.in_out", given=tokens[0], written=tokens[1]) if usage else none),
         ("length", t.t("tree.compare.characters", count=t.number(len(message.content)))),
-        ("follow_ups", t.number(follow_ups)),
+        ("follow_ups", t.number(follow_ups) if follow_ups else none),
     ]
 
 
@@ -107,9 +101,12 @@ def _name(t: Texts, index: int, version: Message) -> str:
 
 
 def _table(t: Texts, names: list[str], facts: list[list[tuple[str, str]]]) -> str:
-    """Return the facts as a Markdown table; what differs is set off."""
+    """Return the facts as a Markdown table; what differs is set off, what neither has is left out."""
+    none = t.t("tree.compare.none")
     lines = [f"| | {plain(names[0])} | {plain(names[1])} |", "|:--|:--|:--|"]
     for (name, left), (_, right) in zip(*facts, strict=True):
+        if left == right == none:
+            continue
         both = [f"**{plain(text)}**" if left != right and plain(text) else plain(text) for text in (left, right)]
         lines.append(f"| {plain(t.t(f'tree.compare.{name}'))} | {both[0]} | {both[1]} |")
     return "\n".join(lines)

@@ -4,7 +4,7 @@ import { oneLine } from "./text.js";
 import css from "./branch_map.css";
 
 const SVG = "http://www.w3.org/2000/svg";
-const HEIGHT = 48;
+const HEIGHT = { message: 46, fold: 30, start: 30 }; // as in the style
 const DOT = 4.5;
 const LANE = 16;
 const MOST_WIDTH = 144;
@@ -18,7 +18,7 @@ function shape(name, properties) {
 /** The lines beside one row: those of other branches that pass, where its own comes from, and where it goes on. */
 function rails(row, lanes) {
   const step = Math.min(LANE, MOST_WIDTH / lanes);
-  const height = row.kind === "message" ? HEIGHT : 30.4;
+  const height = HEIGHT[row.kind];
   const middle = height / 2;
   const x = (lane) => step * (lane + 0.5);
   const line = (d, lane, extra = "") => shape("path", { d, class: `${lane === 0 ? "active" : ""} ${extra}` });
