@@ -135,6 +135,7 @@ if section == "overview":
         calls_of("tool"),
         drawings=[("error_rate", charts.intervals(rated, "tool", "error_rate", t, palette))] if rated else [],
         table_first=True,
+        first=("tool", "calls", "error_rate", "lost_ms", "p50_ms", "p95_ms", "tool_ms", "repeated"),
         hidden=frozenset({"error_rate_low", "error_rate_high", "finished", "p99_ms", "result_bytes_p50"}),
     )
 
@@ -285,6 +286,7 @@ elif section == "people":
         board,
         data["people"],
         lambda row: Narrowing("question", values_of(row, "kind")),
+        first=("kind", "asked", "answered", "p50_answer_ms", "p95_answer_ms", "waiting_ms", "closed", "open", "denied"),
         drawings=[("asked", charts.bars(kinds, "kind_word", parts, t.t("analytics.column.asked"), palette, ["kind"]))],
         table_first=True,
     )
@@ -308,6 +310,7 @@ elif section == "compare":
             if len(compared) > 1
             else [],
             columns=2,
+            first=("value", "runs", "success", "error_rate", "calls_per_run", "run_ms", "tokens_p50"),
             words={"value": none},
             table_first=True,
             hidden=frozenset(

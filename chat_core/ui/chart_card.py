@@ -20,6 +20,7 @@ from chat_core.ui.markdown import plain
 from chat_core.ui.viewer import Viewer
 
 ROW_PIXELS = 35
+LINK_COLUMN = "message_link"
 
 Narrow = Callable[[Mapping[str, Any]], Narrowing | None]
 """From a row, or what was clicked in a drawing, to the rows behind it."""
@@ -40,6 +41,21 @@ class Board:
         return st.query_params.get("at", "")
 
 
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    hidden: frozenset[str]
+    first: Sequence[str]
+
+    def order(self, names: Sequence[str]) -> list[str]:
+        """What matters most comes first, and the link early: a wide table must not hide them."""
+        shown = [name for name in self.first if name in names]
+        shown += [name for name in names if name not in self.hidden and name not in self.first]
+        if LINK_COLUMN in shown:
+            shown.remove(LINK_COLUMN)
+            shown.insert(2, LINK_COLUMN)
+        return shown
+
+
 def card(
     board: Board,
     data: ChartData,
@@ -51,6 +67,7 @@ def card(
     table_first: bool = False,
     words: Mapping[str, Mapping[str, str]] | None = None,
     hidden: frozenset[str] = frozenset(),
+    first: Sequence[str] = (),
 ) -> None:
     """Draw one card. Without rows it says so and why that may be."""
     t = board.viewer.texts
@@ -67,7 +84,7 @@ def card(
             if echart is not None:
                 alt = t.t(f"analytics.chart.{data.name}.title")
                 st.echarts_chart(echart, height=360, alt=alt, key=f"drawing-{data.name}")
-            _draw_table(board, data, narrow, words or {}, hidden, is_open=table_first)
+            _draw_table(board, data, narrow, words or {}, _Columns(hidden, first), is_open=table_first)
         st.caption(plain(footer_text(data.footer, board.viewer, data.table.num_rows)))
         if board.shown_card == data.name:
             sessions_behind(board)
@@ -102,32 +119,32 @@ def _draw_table(
     data: ChartData,
     narrow: Narrow,
     words: Mapping[str, Mapping[str, str]],
-    hidden: frozenset[str],
+    columns: _Columns,
     *,
     is_open: bool,
 ) -> None:
     t = board.viewer.texts
     if is_open:
-        _draw_rows(board, data, narrow, words, hidden)
+        _draw_rows(board, data, narrow, words, columns)
         _draw_downloads(board, data)
         return
     with st.expander(t.t("analytics.table"), key=f"table-{data.name}", on_change="rerun") as fold:
         if fold.open:
-            _draw_rows(board, data, narrow, words, hidden)
+            _draw_rows(board, data, narrow, words, columns)
             _draw_downloads(board, data)
 
 
 def _draw_rows(
-    board: Board, data: ChartData, narrow: Narrow, words: Mapping[str, Mapping[str, str]], hidden: frozenset[str]
+    board: Board, data: ChartData, narrow: Narrow, words: Mapping[str, Mapping[str, str]], columns: _Columns
 ) -> None:
     t = board.viewer.texts
     shown = shown_table(data.table, t, {**board.words, **words})
     config = column_config(shown, t, board.viewer.zone)
     if "session_uuid" in data.table.column_names:
         links = links_to_sessions(data.table, board.viewer.base)
-        shown = shown.append_column("open", pa.array(links))
-        config["open"] = st.column_config.LinkColumn(
-            t.t("analytics.column.open"), display_text=t.t("analytics.open"), width="small"
+        shown = shown.append_column(LINK_COLUMN, pa.array(links))
+        config[LINK_COLUMN] = st.column_config.LinkColumn(
+            t.t("analytics.column.message_link"), display_text=t.t("analytics.open"), width="small"
         )
     key = f"rows-{data.name}"
     st.dataframe(
@@ -136,18 +153,10 @@ def _draw_rows(
         hide_index=True,
         height=min(ROW_PIXELS * (shown.num_rows + 1) + 3, 400),
         column_config=config,
-        column_order=_order([name for name in shown.column_names if name not in hidden]),
+        column_order=columns.order(shown.column_names),
         on_select=partial(_picked_row, data.name, key, rows_of(data.table), narrow),
         selection_mode="single-row",
     )
-
-
-def _order(names: list[str]) -> list[str]:
-    """The link stands early: a wide table must not hide it."""
-    if "open" in names:
-        names.remove("open")
-        names.insert(2, "open")
-    return names
 
 
 def _picked_row(card_name: str, key: str, rows: Sequence[Mapping[str, Any]], narrow: Narrow) -> None:
@@ -228,10 +237,10 @@ def sessions_behind(board: Board) -> None:
         if table.num_rows == 0:
             return
         shown = shown_table(table, t, {})
-        shown = shown.append_column("open", pa.array(links_to_sessions(table, board.viewer.base)))
+        shown = shown.append_column(LINK_COLUMN, pa.array(links_to_sessions(table, board.viewer.base)))
         config = column_config(shown, t, board.viewer.zone)
-        config["open"] = st.column_config.LinkColumn(
-            t.t("analytics.column.open"), display_text=t.t("analytics.open"), width="small"
+        config[LINK_COLUMN] = st.column_config.LinkColumn(
+            t.t("analytics.column.message_link"), display_text=t.t("analytics.open"), width="small"
         )
         st.dataframe(
             shown,
@@ -239,7 +248,7 @@ def sessions_behind(board: Board) -> None:
             key="behind-rows",
             column_config=config,
             height=min(ROW_PIXELS * (shown.num_rows + 1) + 3, 320),
-            column_order=["title", "open", "rows", "errors", "total_ms", "last_at"],
+            column_order=["title", LINK_COLUMN, "rows", "errors", "total_ms", "last_at"],
         )
         if total > table.num_rows:
             st.caption(plain(t.t("analytics.behind.more", shown=table.num_rows, total=t.number(total))))

@@ -56,7 +56,7 @@ LIGHT = Palette(
     background="#ffffff",
 )
 DARK = Palette(
-    series=("#6f8df0", "#ffc078", "#3f9d78", "#e3b8f5", "#d85a6a", "#9be0f5", "#a89034", "#8b919c"),
+    series=("#6f8df0", "#ffc078", "#3f9d78", "#e3b8f5", "#d85a6a", "#9be0f5", "#a89034", "#b9bec8"),
     low="#23283a",
     high="#a5baff",
     cell="#4560b8",
@@ -330,7 +330,7 @@ def latency(rows: Sequence[Row], series: Series, texts: Texts, palette: Palette)
 # Axis labels in the unit a person would say.
 _DECADES: Spec = {
     "values": [0.001, 0.01, 0.1, 1, 10, 60, 600, 3600],
-    "labelOverlap": True,
+    "labelOverlap": "greedy",
     "labelExpr": "datum.value < 1 ? format(datum.value * 1000, '~g') + ' ms' : datum.value < 60 ?"
     " format(datum.value, '~g') + ' s' : datum.value < 3600 ? format(datum.value / 60, '~g') + ' min' : '1 h'",
 }
@@ -586,7 +586,7 @@ def bars(
     ]
     return {
         "data": {"values": values},
-        "height": _height(len(rows), 30, 50 if len(parts) < 2 else 80),
+        "height": _height(len(rows), 30, 62 if len(parts) < 2 else 140),
         "params": [_pick(list(pick) or ["label"])],
         "mark": {"type": "bar", "stroke": palette.background, "strokeWidth": 1},
         "encoding": {

@@ -147,7 +147,7 @@ def test_a_number_opens_the_sessions_behind_it(month: None, open_page: OpenPage)
     found = next(
         frame.value for frame in page.dataframe if "open" in frame.value.columns and "rows" in frame.value.columns
     )
-    assert found["open"].str.match(r"^/\?session=[0-9a-f-]{36}&message=[0-9a-f-]{36}$").all()
+    assert found["message_link"].str.match(r"^/\?session=[0-9a-f-]{36}&message=[0-9a-f-]{36}$").all()
     page.button(key="close-behind").click().run()
     assert "behind" not in page.query_params
 
@@ -156,7 +156,7 @@ def test_a_session_of_the_url_restricts_the_page_and_can_be_let_go(month: None, 
     page = open_page(range="all")
     page.button(key="behind-calls").click().run()
     found = next(frame.value for frame in page.dataframe if "rows" in frame.value.columns)
-    session = found["open"].iloc[0].split("session=")[1].split("&")[0]
+    session = found["message_link"].iloc[0].split("session=")[1].split("&")[0]
     page = open_page(range="all", session=session)
     assert page.metric[1].value == "1"
     page.button(key="filter-session").click().run()
