@@ -125,7 +125,7 @@ class LogWriter:
                 pending = self._pending[key] = _Pending(item.lease, due=self._last_flush.get(key, 0.0) + JOIN_SECONDS)
             pending.add(item)
             urgent = item.end is not None or item.questions or _has_other(item.entries)
-            if urgent or len(pending.entries) >= MAX_ENTRIES:
+            if urgent or len(pending.entries) >= MAX_ENTRIES or pending.parts >= MAX_PENDING_ENTRIES:
                 pending.due = now
             self._changed.notify_all()
 

@@ -56,6 +56,10 @@ _FINDINGS = {
     "answered question without an answer": """
         SELECT question_id FROM run_question WHERE (status = 'ANSWERED') <> (answer IS NOT NULL)
     """,
+    "deleted session that never goes": """
+        SELECT id FROM chat_session WHERE deleted_at IS NOT NULL AND purge_at IS NULL
+    """,
+    "message that is older than its parent": "SELECT id FROM chat_message WHERE parent_id >= id",
     "message that search cannot find": """
         SELECT id FROM chat_message WHERE content <> '' AND id NOT IN (SELECT id FROM search_trigram_docsize)
     """,
