@@ -128,7 +128,11 @@ def main() -> int:
     prepare_environment(settings, catalog.key_variables())
     sync_skills(settings.hermes_home)
     runtime = HermesRuntime(settings, catalog)
-    host = LocalRunHost({runtime.name: runtime}, max_active_runs=settings.max_active_runs)
+    host = LocalRunHost(
+        {runtime.name: runtime},
+        max_active_runs=settings.max_active_runs,
+        secrets=lambda: [settings.token, *catalog.secrets()],
+    )
     lifeline = Lifeline(settings.grace_seconds, lambda: host.active_runs)
     choices = BridgeChoices(runtime, catalog)
     door = Door(host, choices, settings.token, _version(), settings.toolsets, lifeline.contacted)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from chat_core.bridge.event_buffer import EventBuffer
 from chat_core.bridge.protocol import Event, EventKind, OpenQuestion, RunRequest, RunSnapshot, Runtime
+from chat_core.bridge.secret_shield import SecretShield
 from chat_core.errors import AlreadyAnswered, InvalidInput, LimitReached, NotFound, QuestionClosed, RunUnknown
 
 KEPT_SECONDS = 3600.0
@@ -37,6 +38,8 @@ class _Run:
         self.ended_at: float | None = None  # host clock
         self.joined = False
         self.thread: threading.Thread | None = None
+        self.shield = SecretShield(())
+        self._emitting = threading.Lock()
         self._changed = threading.Condition()
         self._questions: dict[str, _Question] = {}
         self._stop_requested = False
@@ -45,8 +48,10 @@ class _Run:
     # --- RunControl ---
 
     def emit(self, kind: EventKind, **data: Any) -> None:
-        if not self.buffer.append(kind, data):
-            _log.debug("run %s: dropped a %s event after its end", self.request.run_id, kind)
+        with self._emitting:
+            for shown_kind, shown in self.shield.pass_through(kind, data):
+                if not self.buffer.append(shown_kind, shown):
+                    _log.debug("run %s: dropped a %s event after its end", self.request.run_id, kind)
 
     def ask(self, kind: Literal["clarify", "approval"], question: str, choices: list[str], **data: Any) -> str | None:
         open_question = OpenQuestion(question_id=uuid.uuid4().hex, kind=kind, question=question, choices=choices)
@@ -132,7 +137,8 @@ class LocalRunHost:
     """Runs runtimes in threads of this process; implements `RunHost`.
 
     Readers get every event from any cursor, live or late, until `kept_seconds` after the end of the run. A slow
-    reader costs the run nothing. `max_bytes_per_run` bounds what a run's events take (see `event_buffer`).
+    reader costs the run nothing. What `secrets` returns is taken out of every event. `max_bytes_per_run` bounds
+    what a run's events take (see `event_buffer`).
     """
 
     def __init__(
@@ -143,8 +149,10 @@ class LocalRunHost:
         max_bytes_per_run: int = 8 * 1024 * 1024,
         kept_seconds: float = KEPT_SECONDS,
         clock: Callable[[], float] = time.monotonic,
+        secrets: Callable[[], list[str]] = list,
     ) -> None:
         self._runtimes = dict(runtimes)
+        self._secrets = secrets
         self._max_active_runs = max_active_runs
         self._max_bytes_per_run = max_bytes_per_run
         self._kept_seconds = kept_seconds
@@ -245,6 +253,7 @@ class LocalRunHost:
 
     def _work(self, runtime: Runtime, run: _Run) -> None:
         try:
+            run.shield = SecretShield(self._secrets())
             runtime.run(run.request, run)
         except Exception as error:
             _log.exception("run %s: the runtime %s failed", run.request.run_id, runtime.name)
