@@ -162,9 +162,13 @@ def hit_label(hit: SearchHit, viewer: Viewer) -> str:
     """Return a hit's label as Markdown: **title**, time, then the words around the match, which is set off."""
     title = plain(hit.session.title) or plain(viewer.texts.t("session.untitled"))
     time = plain(viewer.texts.row_time(hit.at, viewer.zone, viewer.now))
-    parts, last = [], 0
+    t, parts, last = viewer.texts, [], 0
+    if hit.session.status == "ARCHIVED":
+        parts.append(f"{plain(t.t('search.archived'))} · ")
+    if not hit.on_active_branch:
+        parts.append(f"{plain(t.t('search.other_branch'))} · ")
     for start, end in hit.matches:
-        parts += [plain_part(hit.snippet[last:start]), f":primary[{plain_part(hit.snippet[start:end])}]"]
+        parts += [plain_part(hit.snippet[last:start]), f":primary[**{plain_part(hit.snippet[start:end])}**]"]
         last = end
     parts.append(plain_part(hit.snippet[last:]))
     return f"**{title}** :gray[{time}] :small[{''.join(parts)}]"

@@ -115,7 +115,7 @@ def test_a_hit_in_a_message_leads_to_that_message_with_the_match_set_off(
     page = open_page()
     page.text_input(key="session-search").set_value("needle").run()
     hits = [link.proto for link in page.get("page_link") if "needle" in link.proto.label]
-    assert any(":primary[needle]" in hit.label and "\\<" in hit.label for hit in hits)
+    assert any(":primary[**needle**]" in hit.label and "\\<" in hit.label for hit in hits)
     assert f"message={first.user_message_uuid}" in " ".join(hit.query_string for hit in hits)
 
 
