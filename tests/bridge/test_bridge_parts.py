@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from chat_core.bridge.lifeline import Lifeline
-from chat_core.redaction import Redaction
 from chat_core.bridge.settings import DEFAULT_TOOLSETS, read_settings
 from chat_core.bridge.skills import SHIPPED_FOLDER, sync_skills
 from chat_core.errors import SettingsError
+from chat_core.redaction import Redaction
 
 # --- settings ---
 

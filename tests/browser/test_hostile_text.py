@@ -94,9 +94,7 @@ def test_markup_in_every_field_is_text_while_the_run_works_and_afterwards(
 def test_the_opened_record_of_a_hostile_run_is_text(chat: ChatPage, canary: Canary) -> None:
     send(chat, "small")
     chat.expect_done()
-    opener = chat.transcript.locator(".record button, [class*=record] button").first
-    opener.click()
-    expect(chat.transcript).to_contain_text(f"{MARK} thinking", timeout=LONG_MS)
+    expect(chat.open_record()).to_contain_text(f"{MARK} thinking", timeout=LONG_MS)
     nothing_happened(chat.page, canary)
 
 
@@ -106,8 +104,7 @@ def test_huge_results_leave_the_page_responsive(chat: ChatPage, browser: Browser
     expect(chat.transcript).to_contain_text(f"{MARK} answer")
     again = ChatPage(browser.new_context().new_page(), chat.program).open(chat.session)
     expect(again.transcript).to_contain_text(f"{MARK} answer", timeout=10_000)
-    again.transcript.locator(".record button, [class*=record] button").first.click()
-    expect(again.transcript).to_contain_text("one_line", timeout=10_000)
+    expect(again.open_record()).to_contain_text("one_line", timeout=10_000)
     again.box.fill("still here")
     expect(again.box).to_have_value("still here", timeout=2_000)
     nothing_happened(again.page, canary)

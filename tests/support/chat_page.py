@@ -1,7 +1,6 @@
 """The chat page as a person uses it."""
 
 import re
-from typing import Any
 
 from playwright.sync_api import Locator, Page, expect
 
@@ -90,5 +89,9 @@ class ChatPage:
         self.row(session).locator("a").click()
         self.page.wait_for_url(re.compile(session))
 
-    def state(self, run: dict[str, Any]) -> Any:
-        return run
+    def open_record(self) -> Locator:
+        """Open the full record of the first answer that has one, and return it."""
+        self.transcript.locator('[class*="st-key-activity-"] button').first.click()
+        record = self.page.locator(".record-body").first
+        record.wait_for()
+        return record

@@ -77,6 +77,12 @@ class ParleyProgram:
     def bridge_pid(self) -> int:
         return int(json.loads((self.data_dir / "bridge.json").read_text("utf-8"))["pid"])
 
+    def processes(self) -> list[psutil.Process]:
+        """The app, its Bridge, and what they have started."""
+        assert self._process is not None
+        heads = [psutil.Process(self._process.pid), psutil.Process(self.bridge_pid())]
+        return heads + [child for head in heads for child in head.children(recursive=True)]
+
     def close(self) -> None:
         """End the app and its Bridge, whatever state they are in."""
         if self._process is not None and self._process.poll() is None:
