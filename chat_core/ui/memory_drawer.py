@@ -91,7 +91,7 @@ def _message_line(viewer: Viewer, item: Remembered) -> str:
     key = f"memory.role.{item.role}"
     who = t.t(key) if t.has(key) else item.role
     tools = " ".join(f"`{_code(name)}`" for name in item.tools)
-    words = plain(preview_words(item.text, _WORDS))
+    words = plain(_start(preview_words(item.text, _WORDS + 1), _WORDS))
     return " ".join(part for part in (f"**{plain(who)}**", tools, words) if part)
 
 
@@ -102,9 +102,9 @@ def _draw_tools(viewer: Viewer, tools: list[ToolUse]) -> None:
     for at, use in enumerate(tools):
         state = "error" if use.is_error else "open" if use.result is None else "done"
         icon = {"error": ":red[:material/error:]", "open": ":material/pending:", "done": ":material/check:"}[state]
-        arguments = plain(" ".join(use.arguments.split())[:_ARGUMENTS])
+        arguments = plain(_start(" ".join(use.arguments.split()), _ARGUMENTS))
         time = t.duration(use.duration_ms) if use.duration_ms is not None else t.t(f"memory.tool_{state}")
-        label = f"{icon} `{_code(use.tool_name)}` :gray[{arguments}] :small[{plain(time)}]"
+        label = f"{icon} `{_code(use.tool_name)}` :small[{plain(time)}] :gray[:small[{arguments}]]"
         with st.expander(label, key=f"memory-tool-{at}", type="compact"):
             st.caption(t.t("memory.arguments"))
             st.code(preview(use.arguments), language=None, wrap_lines=True)
@@ -208,3 +208,7 @@ def _save(which: MemoryName) -> None:
 def _code(name: str) -> str:
     """Return a name for a code span."""
     return " ".join(name.replace("`", "'").split()) or "?"
+
+
+def _start(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[: longest - 1].rstrip() + "…"
