@@ -14,7 +14,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.faults.machine import Forks, Machine
+from tests.faults.machine import KILLED, Forks, Machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,15 @@ def soak(machine: Machine, seed: int, seconds: float) -> Soaked:
         if kills_bridge and dice.random() < 0.5:
             time.sleep(use_seconds * dice.random())
             machine.start_bridge()
-        machine.wait(app)
+        code = machine.wait(app)
+        assert code in KILLED, f"the app ended by itself with {code}"
         kills += 1
         if kills_bridge:
             machine.start_bridge()
             bridge_kills += 1
         if dice.random() < 0.3:
-            machine.run("finish", kill_after=dice.uniform(0.01, 0.3))
+            code = machine.run("finish", kill_after=dice.uniform(0.01, 0.3))
+            assert code == 0 or code in KILLED, f"the app ended by itself with {code}"
             kills += 1
         check_held(machine)
     machine.recover()
