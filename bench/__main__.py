@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-NAMES = ("start", "first_text", "live_stream", "parallel_runs", "reconnects", "search", "analytics")
+NAMES = ("start", "first_text", "live_stream", "parallel_runs", "reconnects", "search", "long_session", "analytics")
 
 
 def main(names: Sequence[str]) -> int:

@@ -52,8 +52,9 @@ _UP = f"""
 # How far each of some messages reaches down the branch it leads to.
 _BELOW = """
     WITH RECURSIVE down (root, id, depth) AS (
-        SELECT message_uuid, id, 0 FROM chat_message
-        WHERE session_id = ? AND message_uuid IN (SELECT value FROM json_each(?)) AND role <> 'SYSTEM'
+        -- "+id": as an expression it has no affinity, and only then the index on COALESCE(parent_id, 0) can serve.
+        SELECT m.message_uuid, +m.id, 0 FROM json_each(?) wanted CROSS JOIN chat_message m
+        WHERE m.message_uuid = wanted.value AND m.session_id = ? AND m.role <> 'SYSTEM'
         UNION ALL
         SELECT down.root, child.id, down.depth + 1 FROM down
         JOIN chat_message child ON child.session_id = ? AND COALESCE(child.parent_id, 0) = down.id
@@ -214,7 +215,7 @@ class Messages:
         """How many messages each of these has below it on the branch that it leads to; counted up to `most`."""
         with self._database.read() as db:
             session = owned_session(db, user, session_uuid)
-            rows = db.execute(_BELOW, (session.id, json.dumps(list(message_uuids)), session.id, most))
+            rows = db.execute(_BELOW, (json.dumps(list(message_uuids)), session.id, session.id, most))
             return {row["root"]: row["below"] for row in rows}
 
     def activate_branch(self, user: User, message_uuid: str) -> None:
