@@ -7,6 +7,7 @@ Standard input: one JSON object `{database, marks}`. Standard output: one Arrow 
 import json
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -44,10 +45,19 @@ def main() -> None:
                 _reading(connection, _with_values(QUERIES[table], values)) as batches,
                 pa.ipc.new_stream(sys.stdout.buffer, SCHEMAS[table]) as stream,
             ):
-                for batch in batches:
+                for batch in _read_ahead(batches):
                     if batch.num_rows:
                         stream.write_table(prepared(table, batch))
     sys.stdout.buffer.flush()
+
+
+def _read_ahead(batches: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """Let SQLite read the next batch (without the interpreter's lock) while this one is worked on."""
+    with ThreadPoolExecutor(max_workers=1) as reader:
+        pending = reader.submit(next, batches, None)
+        while (batch := pending.result()) is not None:
+            pending = reader.submit(next, batches, None)
+            yield batch
 
 
 @contextmanager

@@ -241,7 +241,7 @@ def _top_up(
                 connection.execute(f"CREATE OR REPLACE TEMP TABLE new_{table} AS FROM incoming")
             connection.unregister("incoming")
         # The session with the newest change is always read again; only what differs is a change.
-        known = "SELECT * EXCLUDE (is_deleted) FROM raw_session"
+        known = "SELECT * EXCLUDE (is_deleted) FROM raw_session WHERE id IN (SELECT id FROM new_session)"
         retitled = _number(connection, f"SELECT COUNT(*) FROM (FROM new_session EXCEPT {known})")
         _take_over(connection)
         _follow_changes(connection, visit, marks, head)
