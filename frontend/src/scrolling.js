@@ -1,8 +1,9 @@
 // Where the page is scrolled to: the end, a linked message, or where the reader was while messages come above.
 const MESSAGE = '[class*="st-key-user-"], [class*="st-key-agent-"]';
 const MOVES = '.st-key-earlier, .st-key-later, [class*="st-key-previous-"], [class*="st-key-next-"]';
-const STEP_MS = 50;
-const state = (globalThis[Symbol.for("parley.scrolling")] ??= { shown: "", ended: "", held: 0, place: 0, keeping: 0 });
+const KEEP_MS = 2500;
+const LOOK_AGAIN_MS = [100, 300, 700, 1500];
+const state = (globalThis[Symbol.for("parley.scrolling")] ??= { shown: "", ended: "", held: 0, place: 0, stop: null });
 
 // Where on the screen the message of a click is: it shall be there again when the page has changed round it.
 function noteClick(event) {
@@ -16,27 +17,25 @@ function noteClick(event) {
   if (event.target.closest?.('a[href*="message="]')) state.shown = "";
 }
 
-/** Do `place(main)` again and again while the page is still being drawn, until the reader scrolls. */
-function keepAt(place, times) {
+/** Do `place(main)` now and each time the page has grown, for a while or until the reader scrolls. */
+function keepAt(place) {
   const main = document.querySelector('[data-testid="stMain"]');
-  if (!main) return;
-  const mine = (state.keeping += 1);
-  let left = times;
-  const stop = () => {
-    left = 0;
-  };
+  const content = document.querySelector('[data-testid="stMainBlockContainer"]');
+  if (!main || !content) return;
+  state.stop?.();
   const events = ["wheel", "touchstart", "keydown", "pointerdown"];
-  for (const name of events) main.addEventListener(name, stop, { once: true, passive: true });
-  const step = () => {
-    if (left <= 0 || mine !== state.keeping) {
-      for (const name of events) main.removeEventListener(name, stop);
-      return;
-    }
-    left -= 1;
-    place(main);
-    setTimeout(step, STEP_MS);
+  // It is told after the layout, so reading places costs nothing more.
+  const observer = new ResizeObserver(() => place(main));
+  // What replaces something of its own size is not noticed: look again a few times.
+  const timers = [...LOOK_AGAIN_MS.map((ms) => setTimeout(place, ms, main)), setTimeout(() => state.stop?.(), KEEP_MS)];
+  state.stop = () => {
+    observer.disconnect();
+    timers.forEach(clearTimeout);
+    for (const name of events) main.removeEventListener(name, state.stop);
+    state.stop = null;
   };
-  step();
+  for (const name of events) main.addEventListener(name, state.stop, { passive: true });
+  observer.observe(content);
 }
 
 /** Set off the words that were searched for in a message, without touching what the page drew; return the first place. */
@@ -90,9 +89,9 @@ export default function ({ data }) {
   const isHeld = held > state.held;
   state.held = held;
   if (!to) globalThis.CSS?.highlights?.delete("parley-find");
-  if (isHeld) keepAt((main) => hold(main, data.hold), 20);
-  else if (to && to !== state.shown) keepAt((main) => show(main, to, find), 30);
-  else if (!to && end && end !== state.ended) keepAt(toTheEnd, 30);
+  if (isHeld) keepAt((main) => hold(main, data.hold));
+  else if (to && to !== state.shown) keepAt((main) => show(main, to, find));
+  else if (!to && end && end !== state.ended) keepAt(toTheEnd);
   state.shown = to;
   state.ended = end;
   return () => {};
