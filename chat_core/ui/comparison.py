@@ -41,6 +41,8 @@ def _draw(choices: Choices, message_id: str) -> None:
         activities = workbench.activities(viewer.user, shown_session(), ids)
         follow_ups = workbench.follow_ups(viewer.user, shown_session(), ids)
     except NotFound:
+        versions, activities = [], {}
+    if not activities:  # gone, or of another session than the one that is open by now
         st.caption(t.t("chat.unknown_message"))
         return
     if len(versions) < 2:
@@ -121,6 +123,7 @@ def _draw_side(viewer: Viewer, message: Message, name: str, side: str) -> None:
                 t.t("tree.compare.show"),
                 key=f"compare-show-{side}",
                 type="tertiary",
+                icon=":material/arrow_forward:",
                 on_click=_show,
                 args=(message.uuid,),
             )
