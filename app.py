@@ -18,7 +18,7 @@ from chat_core.api.stream import OpenStreams
 from chat_core.app_log import set_up_app_log
 from chat_core.config import Settings, load_settings
 from chat_core.errors import ParleyError
-from chat_core.workbench import open_process_workbench, process_workbench, set_process_workbench
+from chat_core.process_workbench import open_process_workbench, process_workbench, set_process_workbench
 
 
 def read_settings() -> Settings:

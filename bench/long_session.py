@@ -25,11 +25,12 @@ from bench.live_stream import CHROMIUM_ARGUMENTS
 from chat_core.bridge.run_host import LocalRunHost
 from chat_core.config import load_settings
 from chat_core.models import LOCAL_USER, NewEntry, Session, utc_text
+from chat_core.process_workbench import set_process_workbench
 from chat_core.store import messages
 from chat_core.store.messages import NewMessage
 from chat_core.store.runs import insert_entries
 from chat_core.ui.branch_rows import branch_rows
-from chat_core.workbench import Workbench, open_workbench, set_process_workbench
+from chat_core.workbench import Workbench, open_workbench
 
 TURNS = 1_000
 FORKS = 50

@@ -1,9 +1,6 @@
 """The workbench: the one door through which pages and API act on sessions, messages and runs."""
 
-import sys
 import threading
-import time
-import types
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -13,10 +10,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from chat_core.analytics.analytics import Analytics
+from chat_core.arguments import MAX_ANSWER_CHARS, check_answer, checked_text, checked_title
 from chat_core.backup import back_up
 from chat_core.bridge.client import BridgeClient
 from chat_core.bridge.process import Bridge, BridgeState, bridge_for
 from chat_core.bridge.protocol import Health, MemoryText, ModelChoice, RunHost, RunRequest, SkillChoice
+from chat_core.bridge_choices import BridgeChoices
 from chat_core.config import Settings
 from chat_core.context import partial_turn, turns_above
 from chat_core.errors import (
@@ -67,10 +66,6 @@ from chat_core.text import storable
 from chat_core.upkeep import Duty, Upkeep
 
 VERSION = "0.1.0"
-MAX_MESSAGE_CHARS = 200_000
-MAX_TITLE_CHARS = 200
-MAX_ANSWER_CHARS = 20_000
-CHOICES_SECONDS = 10.0
 UNDO_SECONDS = 10.0
 PURGE_EVERY_SECONDS = 2.0
 HOUSEKEEPING_SECONDS = 300.0
@@ -102,7 +97,7 @@ class Workbench:
         self._host: RunHost = host or self._bridge_client()
         self._writer = LogWriter(store, self._bus, _now)
         self._pool = RunPool(store, self._writer, self._bus, self._host, _now, settings.max_active_runs)
-        self._choices = _Choices(self._client)
+        self._choices = BridgeChoices(self._client)
         self.analytics = Analytics(settings)
         self._closed = threading.Event()
         self._upkeep = Upkeep(
@@ -143,7 +138,7 @@ class Workbench:
     ) -> Session:
         return self.store.sessions.create(
             user,
-            title=_checked_title(title),
+            title=checked_title(title),
             model_id=storable(model_id),
             skill_folder=storable(skill_folder),
             runtime=storable(runtime),
@@ -193,7 +188,7 @@ class Workbench:
         return self.store.sessions.update(
             user,
             session_id,
-            title=None if title is None else _checked_title(title),
+            title=None if title is None else checked_title(title),
             model_id=None if model_id is None else storable(model_id),
             skill_folder=None if skill_folder is None else storable(skill_folder),
             pinned=pinned,
@@ -356,7 +351,7 @@ class Workbench:
         `branch` names any message of the branch to go on with, when that may be another than the active one.
         Refused as a whole (`SessionBusy`, `LimitReached`): then nothing is stored and the caller keeps the text.
         """
-        content = _checked_text(text)
+        content = checked_text(text)
         with self.store.database.write() as db:
             session = owned_session(db, user, session_id)
             if branch is not None:
@@ -407,7 +402,7 @@ class Workbench:
 
     def edit(self, user: User, message_id: str, content: str) -> Message:
         """Add a new version of a USER message and make it active; no run is started yet."""
-        text = _checked_text(content)
+        text = checked_text(content)
         with self.store.database.write() as db:
             return self._edit(db, user, message_id, text)
 
@@ -422,7 +417,7 @@ class Workbench:
         max_iterations: int | None = None,
     ) -> Started:
         """Add a new version of a USER message and start a run for it, together or not at all."""
-        text = _checked_text(content)
+        text = checked_text(content)
         with self.store.database.write() as db:
             asked = self._edit(db, user, message_id, text)
             session = session_by_id(db, asked.session_id)
@@ -477,7 +472,7 @@ class Workbench:
         run = self.store.runs.get(user, run_id)
         with self.store.database.write() as db:
             asked = self.store.questions.get(db, run_id, question_id)
-            _check_answer(asked, text)
+            check_answer(asked, text)
             question, first = self.store.questions.record_answer(db, user, run_id, question_id, text, _now())
             if first:
                 kind: Literal["clarify_answer", "approval_decision"] = (
@@ -726,36 +721,6 @@ class _Begun:
     max_iterations: int | None
 
 
-class _Choices:
-    """The Bridge's models and skills, asked at most every 10 s; a page never waits for a Bridge that is away."""
-
-    def __init__(self, client: BridgeClient | None) -> None:
-        self._client = client
-        self._lock = threading.Lock()
-        self._asked_at = -CHOICES_SECONDS
-        self._models: list[ModelChoice] = []
-        self._skills: list[SkillChoice] = []
-
-    def models(self) -> list[ModelChoice]:
-        self._refresh()
-        return self._models
-
-    def skills(self) -> list[SkillChoice]:
-        self._refresh()
-        return self._skills
-
-    def _refresh(self) -> None:
-        with self._lock:
-            fresh = time.monotonic() - self._asked_at < CHOICES_SECONDS and self._models
-            if self._client is None or fresh:
-                return
-            try:
-                self._models, self._skills = self._client.models(), self._client.skills()
-                self._asked_at = time.monotonic()
-            except ParleyError:
-                return
-
-
 def open_workbench(settings: Settings, host: RunHost | None = None) -> Workbench:
     """Open the data folder and start working. `host` replaces the Bridge (tests).
 
@@ -769,63 +734,6 @@ def open_workbench(settings: Settings, host: RunHost | None = None) -> Workbench
         raise
     workbench.start()
     return workbench
-
-
-# Streamlit may import modules anew when a file changes; what lives in a module without a file is never dropped.
-_PROCESS = "_parley_process"
-
-
-def _process_module() -> types.ModuleType:
-    return sys.modules.setdefault(_PROCESS, types.ModuleType(_PROCESS))
-
-
-def open_process_workbench(settings: Settings) -> Workbench:
-    """Open the one workbench of this process, or return it when it is open already."""
-    module = _process_module()
-    with module.__dict__.setdefault("lock", threading.RLock()):
-        workbench = module.__dict__.get("workbench")
-        if workbench is None:
-            workbench = module.__dict__["workbench"] = open_workbench(settings)
-        return workbench
-
-
-def set_process_workbench(workbench: Workbench | None) -> None:
-    """Put a workbench in the process's place, or clear it."""
-    _process_module().__dict__["workbench"] = workbench
-
-
-def process_workbench() -> Workbench:
-    """Return the workbench of this process. Raises `StoreUnavailable` when it is not open."""
-    workbench = _process_module().__dict__.get("workbench")
-    if workbench is None:
-        raise StoreUnavailable("Parley is not started: start it with `make run` or `streamlit run app.py`.")
-    return workbench  # type: ignore[no-any-return]
-
-
-def _checked_text(text: str) -> str:
-    content = storable(text)
-    if not content.strip():
-        raise InvalidInput("The message is empty. Write something first.")
-    if len(content) > MAX_MESSAGE_CHARS:
-        raise TooLarge(
-            f"The message has {len(content):,} characters; at most {MAX_MESSAGE_CHARS:,} can be sent.",
-            limit=MAX_MESSAGE_CHARS,
-        )
-    return content
-
-
-def _checked_title(title: str) -> str:
-    line = " ".join(storable(title).split())
-    if len(line) > MAX_TITLE_CHARS:
-        raise InvalidInput(f"The title has {len(line)} characters; at most {MAX_TITLE_CHARS} are kept.")
-    return line
-
-
-def _check_answer(asked: Question, answer: str) -> None:
-    if not answer.strip():
-        raise InvalidInput("The answer is empty. Choose or write one.")
-    if asked.kind == "approval" and asked.choices and answer not in asked.choices:
-        raise InvalidInput(f"The answer {answer!r} is not one of {', '.join(asked.choices)}.")
 
 
 def _answer_above(db: Any, user: User, session: Session, parent: str) -> int:

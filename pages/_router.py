@@ -6,13 +6,13 @@ from pathlib import Path
 import streamlit as st
 
 from chat_core.errors import StoreUnavailable
+from chat_core.process_workbench import process_workbench
 from chat_core.ui.chrome import draw_services, draw_style, set_page
 from chat_core.ui.download import draw_download
 from chat_core.ui.markdown import plain
 from chat_core.ui.session_import import draw_import
 from chat_core.ui.sidebar import draw_sidebar
 from chat_core.ui.viewer import current_viewer
-from chat_core.workbench import process_workbench
 
 viewer = current_viewer()
 t = viewer.texts

@@ -10,6 +10,7 @@ from chat_core.analytics.behind import Narrowing
 from chat_core.analytics.charts.trend import bucket_of
 from chat_core.analytics.filters import Window
 from chat_core.errors import StoreUnavailable
+from chat_core.process_workbench import process_workbench
 from chat_core.ui import charts
 from chat_core.ui.chart_card import Board, card
 from chat_core.ui.chart_table import rows_of
@@ -19,7 +20,6 @@ from chat_core.ui.markdown import plain
 from chat_core.ui.metric_row import draw_metric_row, values_of
 from chat_core.ui.sql_console import draw_sql_console
 from chat_core.ui.viewer import current_viewer
-from chat_core.workbench import process_workbench
 
 SECTIONS = {
     "overview": ["cards", "scorecard", "trend", "heatmap", "change_notice"],

@@ -3,6 +3,7 @@
 import streamlit as st
 
 from chat_core.errors import NotFound
+from chat_core.process_workbench import process_workbench
 from chat_core.ui import actions
 from chat_core.ui.address import keep_in_address_bar, linked_message, open_session
 from chat_core.ui.branch_map import draw_branch_map
@@ -19,7 +20,6 @@ from chat_core.ui.transcript import Choices, Conversation, draw_place, draw_tran
 from chat_core.ui.view_state import view_state
 from chat_core.ui.viewer import current_viewer
 from chat_core.ui.window import window_of
-from chat_core.workbench import process_workbench
 
 viewer, view, workbench = current_viewer(), view_state(), process_workbench()
 t, user = viewer.texts, viewer.user

@@ -4,11 +4,11 @@ import streamlit as st
 
 from chat_core.errors import ParleyError
 from chat_core.i18n import LOCALES
+from chat_core.process_workbench import process_workbench
 from chat_core.ui.first_screen import MODEL_EXAMPLE
 from chat_core.ui.markdown import plain
 from chat_core.ui.theme_choice import draw_theme_choice
 from chat_core.ui.viewer import choose_language, current_viewer
-from chat_core.workbench import process_workbench
 
 viewer, workbench = current_viewer(), process_workbench()
 t, user, settings = viewer.texts, viewer.user, workbench.settings

@@ -10,12 +10,12 @@ from typing import TypeVar
 import streamlit as st
 
 from chat_core.errors import ParleyError
+from chat_core.process_workbench import process_workbench
 from chat_core.ui.address import address_of, go_to_message, go_to_session, linked_message, shown_session
 from chat_core.ui.composer import Refused, sent_value
 from chat_core.ui.view_state import view_state
 from chat_core.ui.viewer import current_viewer
 from chat_core.ui.window import load_more, window_of
-from chat_core.workbench import process_workbench
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)

@@ -7,6 +7,7 @@ import streamlit as st
 from chat_core.errors import NotFound
 from chat_core.i18n import Texts
 from chat_core.models import OutlineMessage, Session
+from chat_core.process_workbench import process_workbench
 from chat_core.ui.address import go_to_message, linked_message
 from chat_core.ui.branch_rows import UNFOLD_STEP, MapRow, branch_rows
 from chat_core.ui.components import asset_url, component
@@ -14,7 +15,6 @@ from chat_core.ui.markdown import preview_words
 from chat_core.ui.transcript import Choices
 from chat_core.ui.view_state import view_state
 from chat_core.ui.viewer import Viewer, current_viewer
-from chat_core.workbench import process_workbench
 
 _SCRIPT = "branch_map.js"
 _KEY = "branch-map"

@@ -2,9 +2,10 @@
 
 import streamlit as st
 
+from chat_core.process_workbench import process_workbench
 from chat_core.ui.markdown import plain
 from chat_core.ui.viewer import Viewer
-from chat_core.workbench import Workbench, process_workbench
+from chat_core.workbench import Workbench
 
 _TICK_SECONDS = 1.5
 

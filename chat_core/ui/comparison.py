@@ -5,6 +5,7 @@ import streamlit as st
 from chat_core.errors import NotFound
 from chat_core.i18n import Texts
 from chat_core.models import Activity, Message
+from chat_core.process_workbench import process_workbench
 from chat_core.ui import actions
 from chat_core.ui.address import shown_session
 from chat_core.ui.live_panel import record_panel
@@ -12,7 +13,6 @@ from chat_core.ui.markdown import plain, safe_markdown
 from chat_core.ui.transcript import Choices
 from chat_core.ui.view_state import view_state
 from chat_core.ui.viewer import Viewer, current_viewer
-from chat_core.workbench import process_workbench
 
 _ACTIVE = ("PENDING", "RUNNING", "WAITING")
 _TOKENS = ("input_tokens", "output_tokens")

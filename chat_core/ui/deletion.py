@@ -6,12 +6,13 @@ from datetime import timedelta
 import streamlit as st
 
 from chat_core.errors import NotFound
+from chat_core.process_workbench import process_workbench
 from chat_core.ui.actions import attempt
 from chat_core.ui.address import go_to_session, shown_session
 from chat_core.ui.markdown import plain
 from chat_core.ui.view_state import Deleted, view_state
 from chat_core.ui.viewer import Viewer, current_viewer
-from chat_core.workbench import UNDO_SECONDS, process_workbench
+from chat_core.workbench import UNDO_SECONDS
 
 
 def delete(session_ids: Sequence[str], title: str) -> None:

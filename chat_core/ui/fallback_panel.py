@@ -4,11 +4,11 @@ import streamlit as st
 
 from chat_core.errors import NotFound
 from chat_core.models import Question, RunState
+from chat_core.process_workbench import process_workbench
 from chat_core.ui.actions import answer_question
 from chat_core.ui.markdown import plain, safe_markdown
 from chat_core.ui.run_picture import RunPicture, ToolPicture
 from chat_core.ui.viewer import Viewer, current_viewer
-from chat_core.workbench import process_workbench
 
 REFRESH_SECONDS = 0.5
 _SHOWN_TOOLS = 8

@@ -7,12 +7,13 @@ import streamlit as st
 from chat_core.errors import ParleyError
 from chat_core.memory import BranchMemory, Remembered, Summary, ToolUse
 from chat_core.models import Session
+from chat_core.process_workbench import process_workbench
 from chat_core.text import preview
 from chat_core.ui.actions import attempt
 from chat_core.ui.markdown import plain, preview_words, safe_markdown
 from chat_core.ui.view_state import MemoryEdit, view_state
 from chat_core.ui.viewer import Viewer, current_viewer
-from chat_core.workbench import Workbench, process_workbench
+from chat_core.workbench import Workbench
 
 MemoryName = Literal["memory", "user"]
 FILES: dict[MemoryName, str] = {"memory": "MEMORY.md", "user": "USER.md"}

@@ -3,12 +3,12 @@
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
+from chat_core.process_workbench import process_workbench
 from chat_core.ui.actions import attempt
 from chat_core.ui.address import go_to_session
 from chat_core.ui.markdown import plain
 from chat_core.ui.view_state import view_state
 from chat_core.ui.viewer import Viewer, current_viewer
-from chat_core.workbench import process_workbench
 
 LIMIT_MB = 50
 _PLACE = "import"

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import streamlit as st
 
 from chat_core.models import SessionRow, SessionStatus
+from chat_core.process_workbench import process_workbench
 from chat_core.ui.actions import attempt
 from chat_core.ui.deletion import delete
 from chat_core.ui.download import download
 from chat_core.ui.markdown import plain
 from chat_core.ui.view_state import view_state
 from chat_core.ui.viewer import Viewer, current_viewer
-from chat_core.workbench import process_workbench
 
 MOST = 500
 """As many as the API exports in one archive."""

@@ -8,6 +8,7 @@ from streamlit.navigation.page import StreamlitPage
 from chat_core.errors import NotFound
 from chat_core.i18n import Texts, day_group
 from chat_core.models import SearchHit, SessionPage, SessionRow, SessionStatus
+from chat_core.process_workbench import process_workbench
 from chat_core.ui.actions import attempt
 from chat_core.ui.address import shown_session
 from chat_core.ui.chrome import draw_language
@@ -17,7 +18,7 @@ from chat_core.ui.session_import import open_import
 from chat_core.ui.session_selection import begin_selection, draw_selectable_rows, draw_selection_bar, end_selection
 from chat_core.ui.view_state import view_state
 from chat_core.ui.viewer import Viewer, current_viewer
-from chat_core.workbench import Workbench, process_workbench
+from chat_core.workbench import Workbench
 
 PAGE_ROWS = 30
 TICK_SECONDS = 3

@@ -2,9 +2,10 @@
 
 import pytest
 
+from chat_core.arguments import MAX_MESSAGE_CHARS
 from chat_core.errors import InvalidInput, LimitReached, NotFound, SessionBusy, TooLarge
 from chat_core.models import Session, User
-from chat_core.workbench import MAX_MESSAGE_CHARS, Workbench
+from chat_core.workbench import Workbench
 from tests.support.runs import collect_in_thread, contents, finish, wait_for
 from tests.support.runtimes import (
     EchoRuntime,

@@ -7,7 +7,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from chat_core.models import Started, User
-from chat_core.workbench import Workbench, set_process_workbench
+from chat_core.process_workbench import set_process_workbench
+from chat_core.workbench import Workbench
 
 ROUTER = Path(__file__).parents[2] / "pages" / "_router.py"
 

@@ -12,7 +12,8 @@ from chat_core.analytics.demo_data import fill
 from chat_core.config import Settings
 from chat_core.errors import StoreUnavailable
 from chat_core.i18n import Texts, load_texts
-from chat_core.workbench import Workbench, set_process_workbench
+from chat_core.process_workbench import set_process_workbench
+from chat_core.workbench import Workbench
 from tests.analytics.recorder import Recorder
 from tests.pages.reading import words
 

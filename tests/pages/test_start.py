@@ -79,7 +79,8 @@ def test_an_open_event_stream_does_not_hold_up_the_end(tmp_path: Path) -> None:
         from chat_core.bridge.run_host import LocalRunHost
         from chat_core.config import load_settings
         from chat_core.models import LOCAL_USER
-        from chat_core.workbench import open_workbench, set_process_workbench
+        from chat_core.process_workbench import set_process_workbench
+from chat_core.workbench import open_workbench
         from tests.support.runtimes import GatedRuntime
         workbench = open_workbench(load_settings(), LocalRunHost({"gated": GatedRuntime()}))
         set_process_workbench(workbench)
@@ -116,7 +117,8 @@ def test_a_chat_page_needs_no_data_frames(tmp_path: Path) -> None:
         from chat_core.bridge.run_host import LocalRunHost
         from chat_core.config import load_settings
         from chat_core.models import LOCAL_USER
-        from chat_core.workbench import open_workbench, set_process_workbench
+        from chat_core.process_workbench import set_process_workbench
+from chat_core.workbench import open_workbench
         from tests.support.runtimes import EchoRuntime
         workbench = open_workbench(load_settings(), LocalRunHost({"echo": EchoRuntime()}))
         set_process_workbench(workbench)
