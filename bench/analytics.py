@@ -174,7 +174,12 @@ def measure(folder: Path, rows: int) -> Iterator[dict[str, Any]]:
             add_answers(settings.database_file, answers + turn * made, made)
             top_ups.append(_timed(lambda: analytics.sync(LOCAL_USER, NOW)))
         median = round(statistics.median(top_ups), 3)
-        yield {"measure": "top-up of 1,000 rows", "seconds": median, "all": top_ups, "target": 0.1}
+        yield {
+            "measure": "top-up of 1,000 rows",
+            "seconds": median,
+            "all": top_ups,
+            "target": 0.1 if rows <= 1_000_000 else None,
+        }
         add_to_one_run(settings.database_file, 1000)
         seconds = _timed(lambda: analytics.sync(LOCAL_USER, NOW))
         yield {"measure": "top-up of 1,000 rows, all of one run", "seconds": seconds}
@@ -193,7 +198,11 @@ def measure(folder: Path, rows: int) -> Iterator[dict[str, Any]]:
             ("all branches", replace(filters, branches="all")),
         ):
             seconds = _timed(lambda changed=changed: analytics.charts(LOCAL_USER, names, changed, NOW))
-            yield {"measure": f"filter change: {label}", "seconds": seconds, "target": 1.0}
+            yield {
+                "measure": f"filter change: {label}",
+                "seconds": seconds,
+                "target": 1.0 if rows <= 1_000_000 else None,
+            }
         begun = time.perf_counter()
         analytics.ask_sql(LOCAL_USER, "SELECT tool, count(*) FROM call GROUP BY ALL")
         yield {"measure": "console, first query (makes its copy)", "seconds": _since(begun)}
