@@ -1,6 +1,6 @@
 """Makes a session's title from its first message."""
 
-import regex  # type: ignore[import-untyped]
+import regex
 
 from chat_core.text import storable
 

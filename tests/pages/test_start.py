@@ -1,10 +1,12 @@
 """How the app starts, says what is wrong with its settings, ends, and what its pages do not load."""
 
+import contextlib
 import os
 import socket
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import httpx
@@ -80,7 +82,7 @@ def test_an_open_event_stream_does_not_hold_up_the_end(tmp_path: Path) -> None:
         from chat_core.config import load_settings
         from chat_core.models import LOCAL_USER
         from chat_core.process_workbench import set_process_workbench
-from chat_core.workbench import open_workbench
+        from chat_core.workbench import open_workbench
         from tests.support.runtimes import GatedRuntime
         workbench = open_workbench(load_settings(), LocalRunHost({"gated": GatedRuntime()}))
         set_process_workbench(workbench)
@@ -98,13 +100,16 @@ from chat_core.workbench import open_workbench
         text=True,
     ) as program:
         assert program.stdout is not None
-        run_id = program.stdout.readline().strip()
-        wait_until_served(port)
-        address = f"http://127.0.0.1:{port}/api/chat/runs/{run_id}/stream"
-        with httpx.stream("GET", address, timeout=10) as stream:
-            assert next(stream.iter_lines()) is not None
-            program.terminate()
-            program.wait(timeout=10)
+        try:
+            run_id = program.stdout.readline().strip()
+            wait_until_served(port)
+            address = f"http://127.0.0.1:{port}/api/chat/runs/{run_id}/stream"
+            with httpx.stream("GET", address, timeout=10) as stream:
+                assert next(stream.iter_lines()) is not None
+                program.terminate()
+                program.wait(timeout=10)
+        finally:
+            program.kill()
     assert program.returncode in (0, -15, 143)
 
 
@@ -118,7 +123,7 @@ def test_a_chat_page_needs_no_data_frames(tmp_path: Path) -> None:
         from chat_core.config import load_settings
         from chat_core.models import LOCAL_USER
         from chat_core.process_workbench import set_process_workbench
-from chat_core.workbench import open_workbench
+        from chat_core.workbench import open_workbench
         from tests.support.runtimes import EchoRuntime
         workbench = open_workbench(load_settings(), LocalRunHost({"echo": EchoRuntime()}))
         set_process_workbench(workbench)
@@ -152,6 +157,10 @@ def free_port() -> int:
 
 
 def wait_until_served(port: int) -> None:
-    transport = httpx.HTTPTransport(retries=20)
-    with httpx.Client(transport=transport, timeout=10) as client:
-        assert client.get(f"http://127.0.0.1:{port}/api/health").status_code == 200
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        with contextlib.suppress(httpx.ConnectError):
+            assert httpx.get(f"http://127.0.0.1:{port}/api/health", timeout=10).status_code == 200
+            return
+        time.sleep(0.1)
+    raise AssertionError("the program does not serve its pages")
