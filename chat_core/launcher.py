@@ -140,7 +140,8 @@ def _install_for_tests(arguments: Sequence[str]) -> int:
 def _run_tests(arguments: Sequence[str]) -> int:
     _install_for_tests([])
     python = str(PROJECT_FOLDER / APP_AND_TESTS[1] / "bin" / "python")
-    os.execv(python, [python, "-m", "pytest", *arguments])
+    # Two at a time, each file in one place: its tests share a program or a browser.
+    os.execv(python, [python, "-m", "pytest", "-n", "2", "--dist", "loadfile", *arguments])
 
 
 def _run_checks(arguments: Sequence[str]) -> int:

@@ -13,7 +13,7 @@ from tests.support.scripted_model import ScriptedModel
 TIMEOUT_MS = 20_000
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with chromium() as browser:
         yield browser

@@ -21,7 +21,7 @@ PYTHON = ROOT / ".venv-bridge" / "bin" / "python"
 COMMAND = [str(PYTHON), "-m", "chat_core.bridge"]
 TOKEN = "token-marker-7f3a9c"
 MODEL_KEY = "sk-marker-5d2e8b1a"
-WAIT_SECONDS = 25.0
+WAIT_SECONDS = 60.0
 BEAT_SECONDS = 4.0
 
 
