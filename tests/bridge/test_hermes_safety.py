@@ -92,13 +92,14 @@ GUARDS = """
     engine = load_engine()
 
     class Control:
+        stop_requested = False
         def __init__(self, answer): self.answer = answer
         def ask(self, *args, **data):
             if self.answer is ValueError: raise ValueError("broken")
             return self.answer
 
     def approved(answer):
-        with approvals_bound(engine, Control(answer), "session-1", sys.argv[1]):
+        with approvals_bound(engine, Control(answer), "session-1", sys.argv[1], lambda: None):
             return engine.approval.check_all_command_guards("rm -rf scratch", "local")["approved"]
 
     for answer in (ValueError, None, "deny", "always", "", "nonsense"):
@@ -224,7 +225,7 @@ def test_stop_while_a_question_waits_closes_it(bridge: RealBridge) -> None:
 
 def test_stop_while_an_approval_waits_denies_it(bridge: RealBridge) -> None:
     precious = folder_of(bridge, "stop-approval") / "precious"
-    precious.mkdir()
+    precious.mkdir(exist_ok=True)
     run = bridge.ask("x", delete("precious"), session="stop-approval")
     run.wait_for("approval_request")
 

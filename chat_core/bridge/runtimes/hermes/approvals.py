@@ -6,7 +6,7 @@ Without a bound session hermes-agent approves every flagged command by itself. B
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,14 +19,21 @@ _log = logging.getLogger("parley.bridge.approvals")
 
 
 @contextmanager
-def approvals_bound(engine: Engine, control: RunControl, agent_session: str, folder: str) -> Iterator[None]:
-    """Bind the calling thread to the session: its guard, its grants and its working folder."""
+def approvals_bound(
+    engine: Engine, control: RunControl, agent_session: str, folder: str, on_unanswered: Callable[[], None]
+) -> Iterator[None]:
+    """Bind the calling thread to the session: its guard, its grants and its working folder.
+
+    `on_unanswered` is called when a stop took a request away, before the agent goes on with the denial.
+    """
     approval, context = engine.approval, engine.session_context
     asking = threading.Lock()
 
     def decide(request: dict[str, Any]) -> None:
         with asking:
             answer = _ask(control, request)
+        if control.stop_requested:
+            on_unanswered()
         _settle(approval, agent_session, request, answer)
 
     token = approval.set_current_session_key(agent_session)

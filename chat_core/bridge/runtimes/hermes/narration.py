@@ -47,6 +47,8 @@ class Narrator:
         self.silences = 0
         """How often the model was given up as silent and asked again."""
         self.on_silence: Callable[[], None] = lambda: None
+        self.on_unanswered: Callable[[], None] = lambda: None
+        """Called in the run's thread when a stop took a question away: the agent must not ask its model again."""
         self.memory_used = False
         self.compacted = False
         self._compaction_pending = False
@@ -265,7 +267,10 @@ class Narrator:
 
     def _on_clarify(self, question: str, choices: Sequence[str] | None) -> str:
         answer = self._control.ask("clarify", str(question), [str(choice) for choice in choices or []])
-        return answer if answer is not None else "(The user stopped the run without answering.)"
+        if answer is None:
+            self.on_unanswered()
+            return "(The user stopped the run without answering.)"
+        return answer
 
 
 def _reports_error(result: str) -> bool:

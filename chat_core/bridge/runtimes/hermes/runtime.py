@@ -228,6 +228,7 @@ class _Turn:
         agent, request = slot.built.result(), self._request
         narrator = Narrator(self._control, self._redact)
         narrator.on_silence = lambda: self._on_silence(agent, narrator)
+        narrator.on_unanswered = agent.interrupt
         history = history_of(request)
         session = request.agent_session
         folder = self._runtime.folder_of(session)
@@ -236,7 +237,7 @@ class _Turn:
         narrator.bind(agent)
         self._control.on_stop(lambda: self._interrupt(agent))
         try:
-            with approvals_bound(self._engine, self._control, session, folder):
+            with approvals_bound(self._engine, self._control, session, folder, agent.interrupt):
                 result = agent.run_conversation(
                     request.message, conversation_history=history_of(request), task_id=session
                 )
