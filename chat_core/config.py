@@ -25,6 +25,7 @@ _EXAMPLES = {
     "agent_pool": "PARLEY_AGENT_POOL=8",
     "toolsets": "PARLEY_TOOLSETS=todo,memory,skills,clarify,terminal",
     "bridge_grace_seconds": "PARLEY_BRIDGE_GRACE_SECONDS=600",
+    "polling_tools": "PARLEY_POLLING_TOOLS=process,check_job",
     "log_retention_days": "PARLEY_LOG_RETENTION_DAYS=180",
     "log_level": "PARLEY_LOG_LEVEL=INFO",
 }
@@ -49,6 +50,8 @@ class Settings(BaseSettings):
     max_runs_per_user: int = Field(default=5, ge=1, le=1000)
     agent_pool: int = Field(default=8, ge=1, le=200)
     toolsets: str = "todo,memory,skills,clarify"
+    polling_tools: str = "process"
+    """Tools, separated by commas, that may repeat a call without counting as a loop in the statistics."""
     log_retention_days: int = Field(default=0, ge=0, le=36_500)
     """After so many days the record of a run (thinking, tools) goes; messages stay. 0: never."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"

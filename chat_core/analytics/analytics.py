@@ -21,9 +21,6 @@ from chat_core.config import Settings
 from chat_core.errors import NotFound
 from chat_core.models import User
 
-DEFAULT_POLLING_TOOLS = frozenset({"process"})
-"""Tools that are meant to be called again with the same arguments until something has happened."""
-
 
 @dataclass(frozen=True, slots=True)
 class ChartData:
@@ -47,8 +44,8 @@ class Choices:
 class Analytics:
     """One object for each process (two would fight for the file). Nothing is opened before the first call."""
 
-    def __init__(self, settings: Settings, polling_tools: frozenset[str] = DEFAULT_POLLING_TOOLS) -> None:
-        self.polling_tools = polling_tools
+    def __init__(self, settings: Settings) -> None:
+        self.polling_tools = frozenset(name.strip() for name in settings.polling_tools.split(",") if name.strip())
         self._cache = Cache(settings.data_dir / "analytics.duckdb", Source(settings.database_file))
         self._console = Console(settings.data_dir / "analytics-console")
         self._console_lock = threading.Lock()

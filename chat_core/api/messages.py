@@ -44,6 +44,11 @@ def activate(call: Call) -> None:
     call.workbench.activate(call.user, call.ids["message_id"])
 
 
+def activate_branch(call: Call) -> None:
+    """Make the whole branch that holds this message the active one: each fork above it chooses the way to it."""
+    call.workbench.activate_branch(call.user, call.ids["message_id"])
+
+
 def get_log(call: Call) -> MessageLog:
     """Return the full record of a message."""
     message_id = call.ids["message_id"]
@@ -68,6 +73,7 @@ ENDPOINTS = (
     Endpoint("POST", "/messages/{message_id}/continue", continue_message, status=202, errors=(409, 429, 503)),
     Endpoint("GET", "/messages/{message_id}/versions", list_versions),
     Endpoint("POST", "/messages/{message_id}/activate", activate, status=204),
+    Endpoint("POST", "/messages/{message_id}/activate-branch", activate_branch, status=204),
     Endpoint("GET", "/messages/{message_id}/log", get_log),
     Endpoint("GET", "/results/{result_ref}", get_tool_result, produces=("text/plain",)),
 )

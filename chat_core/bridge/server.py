@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, TypeVar
 from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -275,10 +275,13 @@ async def _body(request: Request, limit: int) -> bytes:
     if length.isdigit() and int(length) > limit:
         raise TooLarge(f"the request has {length} bytes; at most {limit} are accepted", limit=limit)
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > limit:
-            raise TooLarge(f"the request has more than {limit} bytes", limit=limit)
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > limit:
+                raise TooLarge(f"the request has more than {limit} bytes", limit=limit)
+    except ClientDisconnect:
+        raise InvalidInput("the caller left before the request was whole") from None
     return bytes(body)
 
 

@@ -49,6 +49,18 @@ def test_a_version_is_activated_and_the_branch_follows(
     }
 
 
+def test_a_whole_branch_is_activated_from_a_message_far_down(
+    client: TestClient, workbench: Workbench, user: User, session: Session, asked: Started
+) -> None:
+    deep = workbench.ask(user, session.uuid, "deeper")
+    wait_until_ended(workbench, user, deep.run_id)
+    again = client.post(f"{CHAT}/messages/{asked.message_uuid}/regenerate").json()
+    wait_until_ended(workbench, user, again["run_id"])
+    assert client.post(f"{CHAT}/messages/{deep.message_uuid}/activate-branch").status_code == 204
+    shown = client.get(f"{CHAT}/sessions/{session.uuid}").json()["messages"]
+    assert shown[-1]["message_id"] == deep.message_uuid
+
+
 def test_the_branch_of_another_version_is_read_without_changing_what_is_active(
     client: TestClient, workbench: Workbench, user: User, session: Session, asked: Started
 ) -> None:
@@ -152,6 +164,7 @@ def test_a_busy_session_refuses_regenerate_and_edit(
         ("POST", "/continue", None),
         ("GET", "/versions", None),
         ("POST", "/activate", None),
+        ("POST", "/activate-branch", None),
         ("GET", "/log", None),
     ],
 )
