@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import streamlit as st
+from streamlit_extras.scroll_to_element import scroll_to_element
 
 from chat_core.analytics.analytics import Analytics, ChartData
 from chat_core.analytics.behind import Narrowing
@@ -252,6 +253,14 @@ def sessions_behind(board: Board) -> None:
         )
         if total > table.num_rows:
             st.caption(plain(t.t("analytics.behind.more", shown=table.num_rows, total=t.number(total))))
+    _scroll_once(st.query_params.get("at", "") + narrowing.to_text())
+
+
+def _scroll_once(place: str) -> None:
+    """Bring the sessions into view when they have just been asked for, not at every run of the page."""
+    if st.session_state.get("behind-seen") != place:
+        st.session_state["behind-seen"] = place
+        scroll_to_element("sessions-behind", alignment="nearest")
 
 
 def describe(narrowing: Narrowing, board: Board) -> str:
