@@ -57,7 +57,19 @@ async def lifespan(_app: st.App) -> AsyncIterator[dict[str, Any]]:
     finally:
         streams.close()
         set_process_workbench(None)
+        print(parting_words(workbench.store.runs.count_active(), settings.bridge_grace_seconds), flush=True)
         workbench.close()
+
+
+def parting_words(active_runs: int, grace_seconds: float) -> str:
+    """Say at the end what goes on without the app."""
+    if not active_runs:
+        return "\nParley has stopped."
+    runs = "1 run goes" if active_runs == 1 else f"{active_runs} runs go"
+    return (
+        f"\nParley has stopped; {runs} on in the background for up to {grace_seconds / 60:.0f} minutes. "
+        "Start Parley again to take them up."
+    )
 
 
 def close_streams_on_signals() -> None:
