@@ -95,12 +95,12 @@ def test_many_conversations_go_out_as_one_archive(chat: ChatPage, model: Scripte
 
 def test_a_deletion_can_be_undone_and_the_offer_goes_by_itself(chat: ChatPage, model: ScriptedModel) -> None:
     session = answered(chat, model, "Delete me")
-    choose_of_row(chat, session, "Delete…")
+    choose_of_row(chat, session, "Delete")
     expect(chat.page.get_by_text("What should the agent do?")).to_be_visible()
     chat.page.locator(".st-key-undo-delete button").click()
     expect(chat.transcript).to_contain_text("Delete me")
     assert chat.session == session
-    choose_of_row(chat, session, "Delete…")
+    choose_of_row(chat, session, "Delete")
     expect(chat.page.locator(".st-key-undo-delete")).to_be_visible()
     expect(chat.page.locator(".st-key-undo-delete")).to_have_count(0, timeout=20_000)
 
