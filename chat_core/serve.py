@@ -7,6 +7,7 @@ import shutil
 import socket
 import sys
 import time
+import urllib.request
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -102,7 +103,7 @@ def _become(command: list[str]) -> NoReturn:
 
 
 def _announce_when_ready(settings: Settings, text: str) -> None:
-    """Print `text` once the port answers, from a small process beside the one that will be busy serving."""
+    """Print `text` once the app answers, from a small process beside the one that will be busy serving."""
     server_pid = os.getpid()
     child_pid = os.fork()
     if child_pid:
@@ -114,7 +115,8 @@ def _announce_when_ready(settings: Settings, text: str) -> None:
     with suppress(KeyboardInterrupt, ProcessLookupError):
         while time.monotonic() < deadline:
             os.kill(server_pid, 0)
-            with suppress(OSError), socket.create_connection((settings.host, settings.port), timeout=1):
+            # The port opens before the data folder does: only an answer of ours says that the start succeeded.
+            with suppress(OSError), urllib.request.urlopen(f"{url_of(settings)}/api/health", timeout=2):  # noqa: S310
                 print(text, flush=True)
                 break
             time.sleep(0.05)

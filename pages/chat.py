@@ -29,8 +29,10 @@ is_ready = workbench.bridge_state().status == "ready"
 choices = Choices(workbench.models(user), workbench.skills(user)) if is_ready else Choices([], [])
 run = workbench.active_run(user, session.uuid) if session else None
 shown = session.uuid if session else ""
-if view.last_session != shown:
-    view.last_session = shown
+view.last_session = shown
+address = st.query_params.get("session", "")
+if view.last_address != address:  # also that of a session which is not there: the bar must not keep it
+    view.last_address = address
     keep_in_address_bar()
 
 linked, conversation, is_message_unknown = linked_message(), None, False
@@ -95,6 +97,7 @@ with st.bottom, st.container(key="bottom", gap="small"):
         run=run,
         accepted=view.accepted,
         refused=view.refused,
+        prefill=view.rescued,
         texts=t.group("composer"),
         on_send=actions.send,
         base=viewer.base,

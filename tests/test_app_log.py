@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from chat_core.app_log import set_up_app_log
+from chat_core.errors import StoreUnavailable
 
 MARKER = "sk-marker-0123456789abcdef"
 
@@ -41,3 +42,9 @@ def test_no_logger_writes_a_secret(log_file: Path, name: str) -> None:
     assert "it failed" in text
     for secret in (MARKER, "the-bridge-token", "abc.def.ghi"):
         assert secret not in text
+
+
+def test_a_log_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "logs").write_text("in the way")
+    with pytest.raises(StoreUnavailable, match=r"app\.log"):
+        set_up_app_log(tmp_path / "logs", "INFO", [])

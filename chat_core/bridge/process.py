@@ -322,6 +322,11 @@ class BridgeProcess(_WatchedBridge):
         if health is not None:
             _log.info("adopted the Bridge of an earlier start (process %d, %d runs)", running.pid, health.active_runs)
             return running
+        if self._stopping.is_set():
+            return None
+        if running.is_alive() and _is_bridge(running.pid):
+            _log.warning("the Bridge of an earlier start (process %d) does not answer and is ended", running.pid)
+            self._end(running, 0)
         self.record_file.unlink(missing_ok=True)
         return None
 
@@ -475,6 +480,12 @@ def _pid_exists(pid: int) -> bool:
     with suppress(OSError):  # where nobody reaps it, as in some containers, a dead process stays as a zombie
         return ") Z " not in Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
     return True
+
+
+def _is_bridge(pid: int) -> bool:
+    """Whether the process is a Bridge: its number may be somebody else's by now."""
+    shown = subprocess.run(["ps", "-p", str(pid), "-o", "command="], capture_output=True, text=True, check=False)
+    return "chat_core.bridge" in shown.stdout
 
 
 def _last_line(file: Path) -> str:

@@ -9,10 +9,10 @@ from typing import TypeVar
 
 import streamlit as st
 
-from chat_core.errors import ParleyError
+from chat_core.errors import NotFound, ParleyError
 from chat_core.process_workbench import process_workbench
-from chat_core.ui.address import address_of, go_to_message, go_to_session, linked_message, shown_session
-from chat_core.ui.composer import Refused, sent_value
+from chat_core.ui.address import address_of, go_to_message, go_to_session, linked_message, open_session
+from chat_core.ui.composer import Prefill, Refused, sent_value
 from chat_core.ui.view_state import view_state
 from chat_core.ui.viewer import current_viewer
 from chat_core.ui.window import load_more, window_of
@@ -47,6 +47,16 @@ def send() -> None:
         view.accepted = sent.nonce
     else:
         view.refused = Refused(sent.nonce, view.notices.pop("composer", ""))
+        if sent.session_id and _is_gone(sent.session_id):
+            view.rescued = Prefill(f"rescued-{sent.nonce}", sent.text, sent.model_id, sent.skill_folder)
+
+
+def _is_gone(session_id: str) -> bool:
+    try:
+        process_workbench().get_session(current_viewer().user, session_id)
+    except NotFound:
+        return True
+    return False
 
 
 def ask(text: str, *, session_id: str = "", model_id: str = "", skill_folder: str = "") -> bool:
@@ -68,8 +78,10 @@ def ask(text: str, *, session_id: str = "", model_id: str = "", skill_folder: st
 
     asked = attempt("composer", act)
     # Somebody may have gone to another session while this was on its way: then they stay there.
-    if asked and shown_session() == session_id:
-        go_to_session(asked)
+    if asked:
+        on_screen, _ = open_session(workbench, user)
+        if (on_screen.uuid if on_screen else "") == session_id:
+            go_to_session(asked)
     return asked is not None
 
 
@@ -127,6 +139,17 @@ def show_version(session_id: str, message_id: str, place: str) -> None:
             go_to_message(session_id, message_id)
 
     attempt(place, act)
+
+
+def show_run(session_id: str, message_id: str) -> None:
+    """Show the branch the agent works on, wherever somebody has switched to."""
+    workbench, user = process_workbench(), current_viewer().user
+
+    def act() -> None:
+        workbench.activate_branch(user, message_id)
+        go_to_session(session_id)
+
+    attempt("composer", act)
 
 
 def begin_edit(message_id: str) -> None:

@@ -43,7 +43,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Prefill:
-    """A text (an example question) to put into the box once per `nonce`; None leaves the choice as it is."""
+    """A text to put into the box, after what is there, once per `nonce`; None leaves the choice as it is."""
 
     nonce: str
     text: str

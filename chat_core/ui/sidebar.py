@@ -22,6 +22,8 @@ from chat_core.workbench import Workbench
 
 PAGE_ROWS = 30
 TICK_SECONDS = 3
+IDLE_SECONDS = 20
+"""How soon a quiet tab learns of a run that was started in another one."""
 MAX_ROWS = 150
 """Rows on one page of the list; more come on further pages, so that it stays quick with thousands of sessions."""
 _LIST_MENU_KEY = "list-menu"
@@ -39,7 +41,7 @@ def draw_sidebar(viewer: Viewer, workbench: Workbench, chat_page: StreamlitPage,
                 chat_page, label=viewer.texts.t("nav.new_chat"), icon=":material/edit_square:", query_params={}
             )
         ticking = _must_look_again(viewer, workbench)
-        st.fragment(draw_session_list, run_every=TICK_SECONDS if ticking else None)(chat_page, ticking)
+        st.fragment(draw_session_list, run_every=TICK_SECONDS if ticking else IDLE_SECONDS)(chat_page, ticking)
         with st.container(key="sidebar-foot", horizontal=True, vertical_alignment="center", gap="small"):
             for page in pages:
                 st.page_link(page, label=page.title)
@@ -47,9 +49,9 @@ def draw_sidebar(viewer: Viewer, workbench: Workbench, chat_page: StreamlitPage,
 
 
 def draw_session_list(chat_page: StreamlitPage, ticking: bool) -> None:
-    """Draw search and rows. Runs by itself as a fragment; ends its own ticking by one run of the whole page."""
+    """Draw search and rows. Runs by itself as a fragment; changes its own pace by one run of the whole page."""
     workbench, viewer, view = process_workbench(), current_viewer(), view_state()
-    if ticking and not _must_look_again(viewer, workbench):
+    if ticking != _must_look_again(viewer, workbench):
         st.rerun()
     t = viewer.texts
     with st.container(key="list-head", horizontal=True, vertical_alignment="center", gap="small"):

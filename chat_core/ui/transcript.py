@@ -1,6 +1,6 @@
 """The conversation: the messages of one branch, each with its activity line, its versions and its actions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import streamlit as st
@@ -91,8 +91,11 @@ def draw_transcript(viewer: Viewer, conversation: Conversation) -> None:
 def draw_place(viewer: Viewer, conversation: Conversation) -> None:
     """Say when what is shown is not the end of the active branch, and offer the way there."""
     t, branch, run = viewer.texts, conversation.branch, conversation.run
+    action: Callable[..., None] = go_to_session
+    args: tuple[str, ...] = (conversation.session.uuid,)
     if run is not None and all(item.message.uuid != run.message_uuid for item in branch.messages):
         words, button, icon = "tree.run_elsewhere", "tree.to_run", "autorenew"
+        action, args = actions.show_run, (conversation.session.uuid, run.message_uuid)
     elif not branch.is_active:
         words, button, icon = "chat.other_branch", "chat.back_to_active", "alt_route"
     elif branch.has_later:
@@ -101,7 +104,7 @@ def draw_place(viewer: Viewer, conversation: Conversation) -> None:
         return
     with st.container(key="notice-place", horizontal=True, vertical_alignment="center"):
         st.markdown(f":material/{icon}: {plain(t.t(words))}", width="stretch")
-        st.button(t.t(button), key="to-active", on_click=go_to_session, args=(conversation.session.uuid,))
+        st.button(t.t(button), key="to-active", on_click=action, args=args)
 
 
 def _draw_divider(viewer: Viewer, conversation: Conversation, message: Message) -> None:

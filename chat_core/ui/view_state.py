@@ -7,7 +7,7 @@ from typing import Any, Literal
 import streamlit as st
 
 from chat_core.i18n import Locale
-from chat_core.ui.composer import Refused
+from chat_core.ui.composer import Prefill, Refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,10 @@ class ViewState:
     language: Locale | None = None
     last_session: str = ""
     """The session shown last, to come back to from another page."""
+    last_address: str = ""
+    """The session the address named last, whether it is there or not."""
+    rescued: Prefill | None = None
+    """A text that was sent into a session that is gone: the composer takes it back."""
     loaded: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
     """How many windows are loaded above and below, by session and the message it was opened at."""
     shown_at: dict[str, str] = field(default_factory=dict)

@@ -20,6 +20,11 @@ function fillSelect(select, options, value) {
   if (select.value !== (known ? value : "")) select.value = known ? value : "";
 }
 
+/** A choice that is not on the list (the Bridge is away, the model was removed) stays chosen: nobody took it back. */
+function withChosen(options, value) {
+  return options.some((option) => option.value === value) ? options : [...options, { value, label: value }];
+}
+
 class Composer {
   constructor(root) {
     this.root = root;
@@ -148,7 +153,7 @@ class Composer {
     if (!prefill?.nonce || this.handled.has(prefill.nonce)) return;
     this.handled.add(prefill.nonce);
     if (this.sending) return;
-    this.text.value = prefill.text ?? "";
+    this.text.value = [this.text.value.trim(), prefill.text ?? ""].filter(Boolean).join("\n\n");
     if (typeof prefill.model === "string") this.chosen.model = prefill.model;
     if (typeof prefill.skill === "string") this.chosen.skill = prefill.skill;
     this.#changed();
@@ -263,8 +268,10 @@ class Composer {
     const { t, data } = this;
     const models = data.models.map(({ id, label, tools }) => ({ value: id, label: tools === false ? t("model.no_tools", { label }) : label }));
     const skills = data.skills.map(({ folder, name, description }) => ({ value: folder, label: name, title: description }));
-    fillSelect(this.model, [{ value: "", label: t("model.default") }, ...models], this.chosen.model ?? data.model_id ?? "");
-    fillSelect(this.skill, [{ value: "", label: t("skill.default") }, ...skills], this.chosen.skill ?? data.skill_folder ?? "");
+    const model = this.chosen.model ?? data.model_id ?? "";
+    const skill = this.chosen.skill ?? data.skill_folder ?? "";
+    fillSelect(this.model, withChosen([{ value: "", label: t("model.default") }, ...models], model), model);
+    fillSelect(this.skill, withChosen([{ value: "", label: t("skill.default") }, ...skills], skill), skill);
     setHidden(this.skill, skills.length === 0);
   }
 

@@ -121,16 +121,6 @@ export class QuestionCard {
     }
   }
 
-  /** What was typed too late is not lost: it can go into the composer. */
-  #offerAsMessage(text) {
-    const button = el("button", { type: "button", class: "button", textContent: this.t("question.as_message") });
-    button.onclick = () => {
-      window.dispatchEvent(new CustomEvent("parley:compose", { detail: { text } }));
-      button.remove();
-    };
-    this.node.append(el("blockquote", { dir: "auto", textContent: text.slice(0, 2000) }), button);
-  }
-
   #enable(on) {
     for (const button of this.buttons) button.disabled = !on;
     if (this.input) this.input.readOnly = !on;
@@ -147,7 +137,7 @@ export class QuestionCard {
     setHidden(this.badge, !open);
     setHidden(this.closing, open);
     if (open) return;
-    const unsent = item.state === "closed" ? (this.input?.value.trim() ?? "") : "";
+    const unsent = item.state === "closed" || item.elsewhere ? (this.input?.value.trim() ?? "") : "";
     kept.write(item.questionId, "");
     setHidden(this.retry, true);
     setText(this.note, "");
@@ -155,7 +145,8 @@ export class QuestionCard {
       setText(this.closing, t(item.elsewhere ? "question.already" : "question.answered", { answer: answerWords(item, t) }));
     } else {
       setText(this.closing, t(end ? `question.closed_${end.status}` : "question.closed"));
-      if (unsent) this.#offerAsMessage(unsent);
     }
+    // The card goes with the live panel a moment later: what was typed must be somewhere else by then.
+    if (unsent) window.dispatchEvent(new CustomEvent("parley:compose", { detail: { text: unsent } }));
   }
 }

@@ -195,10 +195,10 @@ def test_the_real_agent_answers_with_the_local_model_and_a_follow_up_knows_the_f
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "models").symlink_to(cache)
     with ScriptedModel() as unused:
-        bridge = RealBridge(tmp_path, unused).start()
+        bridge = RealBridge(tmp_path, unused, {"PARLEY_MODEL_TIMEOUT_SECONDS": "60"}).start()
         try:
             first = bridge.ask("What is the capital of France?", session="s1", model="local")
-            assert "Paris" in first.text
+            assert "Paris" in first.text, first.end()
             second = bridge.ask("And of Italy?", session="s1", model="local", contexts=[first.context])
             assert "Rome" in second.text
             long = bridge.ask("word " * 5_000, session="s1", model="local", contexts=[first.context])

@@ -314,7 +314,6 @@ def test_a_closed_question_explains_itself_and_the_late_answer_becomes_a_message
     run.add("run_stopped", status="STOPPED", text="")
     expect(card(page, "q1")).to_contain_text("closed: the run was stopped")
     expect(card(page, "q1").get_by_role("button", name="Red")).to_be_hidden()
-    card(page, "q1").get_by_role("button", name="Use it as a message").click()
     expect(page.get_by_label("Message to the agent")).to_have_value("Blue, please")
 
 
