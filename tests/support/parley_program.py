@@ -52,7 +52,7 @@ class ParleyProgram:
                 stdin=subprocess.DEVNULL,
             )
         deadline = time.monotonic() + START_SECONDS
-        while not self._is_ready():
+        while not self.is_ready():
             assert self._process.poll() is None, f"Parley ended: {self.output()[-2000:]}"
             assert time.monotonic() < deadline, f"Parley is not ready: {self.output()[-2000:]}"
             time.sleep(0.1)
@@ -73,6 +73,16 @@ class ParleyProgram:
 
     def kill_bridge(self) -> None:
         psutil.Process(self.bridge_pid()).kill()
+
+    def wait_for_another_bridge(self, old_pid: int) -> None:
+        """Return once a Bridge that is not `old_pid` takes runs."""
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError, ValueError):
+                if self.bridge_pid() != old_pid and self.is_ready():
+                    return
+            time.sleep(0.1)
+        raise AssertionError("the Bridge was not started again")
 
     def bridge_pid(self) -> int:
         return int(json.loads((self.data_dir / "bridge.json").read_text("utf-8"))["pid"])
@@ -97,7 +107,7 @@ class ParleyProgram:
     def output(self) -> str:
         return (self.data_dir / "app-output.log").read_text("utf-8", "replace")
 
-    def _is_ready(self) -> bool:
+    def is_ready(self) -> bool:
         with contextlib.suppress(httpx.HTTPError, ValueError, KeyError):
             return bool(httpx.get(f"{self.url}/api/health", timeout=2).json()["bridge"] == "ready")
         return False
