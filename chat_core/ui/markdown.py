@@ -41,6 +41,7 @@ _BARE_URL = re.compile(r"https?://[^\s<>\"`]*[^\s<>\"`.,;:!?'()\[\]{}*_~|\\]", r
 _TASK_BOX = re.compile(r"\[[ xX]\](?=\s)")
 _LINE_BREAK_TAG = re.compile(r"<br\s*/?>", re.IGNORECASE)
 _LONGEST_FORMULA = 4000
+_LONG_LINE = re.compile(r"([^\n]{1000})(?=[^\n])")
 _ONE_DOLLAR = re.compile(r"\$(?![\s$\d{(])((?:\\.|[^$\\\n`]){1,1000}?)(?<![\s\\])\$(?![\w$])")
 _LOOKS_LIKE_MATHS = re.compile(r"\\[A-Za-z]|\^|(?<![A-Za-z0-9])[A-Za-z]_[A-Za-z0-9{]|^[A-Za-z]$|^[A-Za-z]\s*[=<>+*/-]")
 
@@ -52,7 +53,8 @@ def safe_markdown(text: str, line_breaks: bool = False) -> str:
     With `line_breaks` a single line break stays one, as people expect of what they typed.
     """
     if len(text) > LONGEST_MARKDOWN:
-        return _fence(text, "text")
+        # Chromium does not paint a line of millions of characters at all.
+        return _fence(_LONG_LINE.sub("\\1\n", text), "text")
     if not _NEEDS_REWRITING.search(text) and not (line_breaks and "\n" in text):
         return text
     text = text.translate(_BIDI_CONTROLS)

@@ -144,6 +144,12 @@ def test_a_huge_text_is_shown_as_plain_text() -> None:
     assert safe_markdown("<x> " * LONGEST_MARKDOWN).startswith("```text\n")
 
 
+def test_an_endless_line_is_broken_so_that_a_browser_paints_it() -> None:
+    shown = safe_markdown("z" * 5_000_000)
+    assert max(map(len, shown.split("\n"))) <= 1000
+    assert shown.count("z") == 5_000_000
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
