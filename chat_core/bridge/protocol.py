@@ -11,7 +11,6 @@ from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
-PROTOCOL_VERSION = "v1"
 KEEPALIVE_SECONDS = 5.0
 
 EventKind = Literal[

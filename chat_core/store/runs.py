@@ -24,7 +24,6 @@ from chat_core.models import (
     Message,
     NewEntry,
     Run,
-    RunState,
     Session,
     TurnContext,
     User,
@@ -73,7 +72,6 @@ class Append:
     entries: tuple[NewEntry, ...] = ()
     bridge_seq: int | None = None
     questions: tuple[NewQuestion, ...] = ()
-    closed_questions: tuple[str, ...] = ()
     summaries: tuple[str, ...] = ()
     """The agent condensed its context: each becomes a SYSTEM message under the run's message."""
     end: End | None = None
@@ -277,15 +275,6 @@ class Runs:
             ).fetchone()
             return None if row is None else run_from(row)
 
-    def request_of(self, run_id: str) -> dict[str, Any]:
-        """What was asked of the Bridge, without the contexts."""
-        with self._database.read() as db:
-            row = db.execute("SELECT request_json FROM run WHERE run_id = ?", (run_id,)).fetchone()
-        if row is None:
-            raise NotFound(f"there is no run {run_id!r}")
-        request: dict[str, Any] = json.loads(row["request_json"])
-        return request
-
     def entries(self, run: Run, after: int, limit: int) -> list[LogEntry]:
         """This run's log entries with a seq greater than `after`, in order, at most `limit`."""
         with self._database.read() as db:
@@ -352,10 +341,6 @@ class Runs:
         if row is None:
             raise NotFound(f"there is no run {run_id!r}")
         return run_from(row)
-
-
-def state_of(run: Run, names: tuple[str, str], last_seq: int, question: Any) -> RunState:
-    return RunState(run.run_id, names[0], names[1], run.status, run.stop_requested, last_seq, question)
 
 
 def log_of(db: sqlite3.Connection, message_id: int) -> list[LogEntry]:
@@ -481,10 +466,6 @@ def _append(db: sqlite3.Connection, item: Append, at: str) -> LeaseLost | None:
     fail_point("append.between")
     for question in item.questions:
         open_question(db, lease.run_id, question, at)
-    for question_id in item.closed_questions:
-        db.execute(
-            "UPDATE run_question SET status = 'CLOSED' WHERE question_id = ? AND status = 'WAITING'", (question_id,)
-        )
     for summary in item.summaries:
         messages.append(db, row["session_id"], lease.message_id, NewMessage("SYSTEM", summary, "SUMMARY"), at)
         db.execute("UPDATE chat_session SET last_summarized_at = ? WHERE id = ?", (at, row["session_id"]))
@@ -492,7 +473,7 @@ def _append(db: sqlite3.Connection, item: Append, at: str) -> LeaseLost | None:
         db.execute("UPDATE run SET bridge_seq = ? WHERE run_id = ?", (item.bridge_seq, lease.run_id))
     if item.end is not None:
         _end(db, row["session_id"], lease, item.end, at)
-    elif item.questions or item.closed_questions:
+    elif item.questions:
         refresh_waiting(db, lease.run_id)
     return None
 

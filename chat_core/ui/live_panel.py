@@ -8,8 +8,6 @@ be opened (`offline`).
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import streamlit as st
-
 from chat_core.models import LogEntry, Message, RunState, utc_text
 from chat_core.ui.components import asset_url, component
 
@@ -85,13 +83,6 @@ def record_panel(
         },
         on_offline_change=_nothing,
     )
-
-
-def finished_value(key: str) -> dict[str, Any] | None:
-    """Return what the panel under `key` said with `finished`; only inside the callback it caused."""
-    state = st.session_state.get(key)
-    value = state.get("finished") if state is not None else None
-    return value if isinstance(value, dict) else None
 
 
 def _entry(entry: LogEntry) -> dict[str, Any]:
